@@ -1,0 +1,5 @@
+from invoke import task
+@task
+def hi(c):
+    "hi"
+    print("hi")

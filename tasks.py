@@ -1,5 +1,189 @@
-from invoke import task
+"""The entry points. Each takes text, hands it to bench/, and turns an error into one line and an exit code.
+
+Nothing heavy is imported at load: `./invoke --list` stays as quick as Invoke itself.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NoReturn
+
+from invoke import Exit, task
+
+if TYPE_CHECKING:
+    from bench.reporter import Reporter
+
+RESULTS_HELP = "folder of the results (default: results/ in the repository)"
+
+
+def _do(work: Callable[[Reporter], int | None]) -> None:
+    """Run a command; an error that a person can act on is one line and its exit code."""
+    from bench.errors import BenchError
+    from bench.reporter import for_stream
+
+    try:
+        code = work(for_stream()) or 0
+    except BenchError as e:
+        raise Exit(f"error: {e}", code=e.exit_code) from None
+    except KeyboardInterrupt:
+        raise Exit("stopped", code=130) from None
+    except BrokenPipeError:
+        _quiet_exit()
+    if code:
+        raise Exit(code=code)
+
+
+def _quiet_exit() -> NoReturn:
+    """The reader of our output is gone (`| head`): there is nobody left to tell."""
+    import os
+
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    raise Exit(code=0)
+
+
+@task(
+    iterable=["arm"],
+    help={
+        "lineup": "lineup to run (./invoke arms lists them); without it and without --arm: smoke",
+        "arm": "arm ids, repeated or separated by commas, or 'all'",
+        "suite": "suite id, or the path of a folder with a suite of your own",
+        "iterations": "passes over the suite (default: the lineup's)",
+        "engine": "auto, process or container (default: auto)",
+        "server": "llama-server to run for the process engine (default: $LLAMA_SERVER, else the embedded one)",
+        "results": RESULTS_HELP,
+        "seed": "seed of the run, to repeat one (default: drawn and stored)",
+    },
+)
+def bench(c, lineup=None, arm=(), suite=None, iterations=None, engine=None, server=None, results=None, seed=None):  # type: ignore[no-untyped-def]  # noqa: ARG001
+    """Run a lineup: start every arm alone, put the suite to it, grade the answers, write the report.
+
+    Without options: the smoke lineup, a small model on the CPU, a few minutes on any machine.
+
+    Example: ./invoke bench --arm smollm2-135m-q4-kv-f16 --iterations 3
+    """
+    from bench.commands.bench import bench as work
+    from bench.planning import Wishes
+
+    further = {"server": server}
+    _do(lambda out: work(Wishes(lineup, arm, suite, iterations, engine, seed, further), results, out))
+
+
+@task(
+    help={
+        "run": "run id, a unique prefix, or 'latest'",
+        "results": RESULTS_HELP,
+        "json": "print the report's data as JSON",
+    }
+)
+def report(c, run="latest", results=None, json=False):  # type: ignore[no-untyped-def]  # noqa: ARG001
+    """Write the report of a run from the stored results; say where it is.
+
+    Example: ./invoke report --run 20261130-1830
+    """
+    from bench.commands.look import report as work
+
+    _do(lambda out: work(run, results, json, out))
+
+
+@task(help={"query": "SQL over the views (docs/sql.md)", "format": "table, csv or json", "results": RESULTS_HELP})
+def sql(c, query, format="table", results=None):  # type: ignore[no-untyped-def]  # noqa: ARG001
+    """Query the results. The views are listed by: ./invoke sql "show tables".
+
+    Example: ./invoke sql "select arm_id, mean_score, n from arm_summary" --format csv
+    """
+    from bench.commands.look import sql as work
+
+    _do(lambda out: work(query, format, results, out))
+
+
 @task
-def hi(c):
-    "hi"
-    print("hi")
+def arms(c):  # type: ignore[no-untyped-def]  # noqa: ARG001
+    """List the lineups and their arms, with size, sampler and what keeps each from running here.
+
+    Example: ./invoke arms
+    """
+    from bench.commands.look import arms as work
+
+    _do(work)
+
+
+@task
+def suites(c):  # type: ignore[no-untyped-def]  # noqa: ARG001
+    """List the suites with their levels and points.
+
+    Example: ./invoke suites
+    """
+    from bench.commands.look import suites as work
+
+    _do(work)
+
+
+@task(name="check-suites", iterable=["suite"], help={"suite": "suite ids or paths (default: all in suites/)"})
+def check_suites(c, suite=()):  # type: ignore[no-untyped-def]  # noqa: ARG001
+    """Prove suites: references pass, mutants fail; list the names that tests use and prompts lack.
+
+    Example: ./invoke check-suites --suite coding-v2
+    """
+    from bench.commands.check import check_suites as work
+
+    _do(lambda out: work(suite, out))
+
+
+@task
+def doctor(c):  # type: ignore[no-untyped-def]  # noqa: ARG001
+    """Say what this machine has and lacks for each lineup, each line with the fix.
+
+    Example: ./invoke doctor
+    """
+    from bench.commands.doctor import doctor as work
+
+    _do(work)
+
+
+@task(help={"args": "arguments for pytest, in one string", "k": "only tests whose names match (pytest -k)"})
+def test(c, args="", k=""):  # type: ignore[no-untyped-def]  # noqa: ARG001
+    """Run the tests. Under CI (CI=true) nothing is skipped for a missing engine: it fails.
+
+    Example: ./invoke test --args "tests/test_answer.py -x"
+    """
+    import shlex
+
+    _tool("pytest", *shlex.split(args), *(["-k", k] if k else []))
+
+
+@task
+def lint(c):  # type: ignore[no-untyped-def]  # noqa: ARG001
+    """Check style, format and types: ruff and mypy --strict.
+
+    Example: ./invoke lint
+    """
+    _tool("ruff", "check", ".")
+    _tool("ruff", "format", "--check", ".")
+    _tool("mypy")
+
+
+@task(
+    help={
+        "cache": "also remove the cached models",
+        "results": "also remove results, database and reports of the repository",
+    }
+)
+def clean(c, cache=False, results=False):  # type: ignore[no-untyped-def]  # noqa: ARG001
+    """Remove what this project made and nothing else: caches here; with flags also models and results.
+
+    Example: ./invoke clean --cache
+    """
+    from bench.commands.clean import clean as work
+
+    _do(lambda out: work(cache, results, out))
+
+
+def _tool(module: str, *arguments: str) -> None:
+    """Run a Python tool of the environment in the repository; its exit code is ours."""
+    import subprocess
+    from pathlib import Path
+
+    code = subprocess.run([sys.executable, "-m", module, *arguments], cwd=Path(__file__).parent, check=False).returncode
+    if code:
+        raise Exit(code=code)

@@ -137,7 +137,11 @@ _FIELDS: dict[str, list[tuple[str, pa.DataType, str]]] = {
         ("reasoning", _S, "The reasoning; stored, never graded."),
         ("prompt_tokens", _I, "Tokens of the prompt (usage)."),
         ("completion_tokens", _I, "Tokens generated, reasoning included (usage)."),
-        ("reasoning_tokens", _I, "Tokens of the reasoning text, counted by the server's tokenizer; 0 without reasoning."),
+        (
+            "reasoning_tokens",
+            _I,
+            "Tokens of the reasoning text, counted by the server's tokenizer; 0 without reasoning.",
+        ),
         ("answer_tokens", _I, "completion_tokens less reasoning_tokens."),
         ("prompt_n", _I, "Raw server timing: prompt tokens computed."),
         ("prompt_ms", _F, "Raw server timing: time for them."),

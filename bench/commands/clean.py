@@ -1,0 +1,43 @@
+"""`clean`: remove what this project made, and nothing else."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from bench.models import default_cache
+from bench.paths import ROOT, places
+from bench.planning import size_text
+from bench.reporter import Reporter
+
+CACHES = (".pytest_cache", ".mypy_cache", ".ruff_cache", ".hypothesis", "build", "dist")
+
+
+def clean(cache: bool, results: bool, out: Reporter) -> int:
+    """Remove caches of tools; with `cache` the cached models, with `results` the repository's results and reports."""
+    doomed = [ROOT / name for name in CACHES]
+    doomed += [p for top in ("bench", "tests", "benchmarks") for p in (ROOT / top).rglob("__pycache__")]
+    if cache:
+        doomed.append(default_cache())
+    if results:
+        where = places()
+        doomed += [where.results, where.database, where.reports]
+    freed = 0
+    for path in doomed:
+        if path.is_symlink() or not path.exists():
+            continue
+        size = _size(path)
+        if path.is_dir():
+            shutil.rmtree(path)
+        else:
+            path.unlink()
+        freed += size
+        out.line(f"removed {path} ({size_text(size)})")
+    out.line(f"{size_text(freed)} freed" if freed else "nothing to remove")
+    return 0
+
+
+def _size(path: Path) -> int:
+    if path.is_file():
+        return path.stat().st_size
+    return sum(p.stat().st_size for p in path.rglob("*") if p.is_file() and not p.is_symlink())

@@ -1,0 +1,75 @@
+"""Commands that only look: report, sql, arms, suites."""
+
+from __future__ import annotations
+
+import json as json_module
+
+from bench.commands.setup import engines_for, problems_for
+from bench.database import connect, rebuild
+from bench.models import default_cache, expected_bytes, is_cached
+from bench.options import one_of
+from bench.paths import ROOT, places
+from bench.planning import Wishes, size_text
+from bench.presets import load_arms, load_lineups
+from bench.report.data import report_data, resolve_run
+from bench.report.make import make_report
+from bench.report.query import query
+from bench.reporter import Reporter
+from bench.suites import load_suite
+
+BAD_FILES = 3
+"""Exit code of a report that had to leave out unreadable files."""
+
+
+def report(run: str, results: str | None, as_json: bool, out: Reporter) -> int:
+    """Write the report of a run, or print its data. 3 when unreadable files were left out."""
+    where = places(results)
+    connection, bad = connect(where.results)
+    run_id = resolve_run(connection, run)
+    if as_json:
+        out.line(json_module.dumps(report_data(connection, run_id), indent=2, allow_nan=False, default=str))
+    else:
+        rebuild(where.results, where.database)
+        out.line(str(make_report(where.results, run_id, where.reports / run_id)))
+    for file in bad:
+        out.warn(f"left out {file.path}: {file.reason}")
+    return BAD_FILES if bad else 0
+
+
+def sql(text: str, form: str, results: str | None, out: Reporter) -> int:
+    """Run a query over the views and print what comes back."""
+    one_of("--format", form, ("table", "csv", "json"))
+    out.line(query(places(results).results, text, form).rstrip("\n"))
+    return 0
+
+
+def arms(out: Reporter) -> int:
+    """Lineups and arms."""
+    cache = default_cache()
+    known = load_arms(ROOT)
+    for lineup in load_lineups(ROOT).values():
+        out.line(f"{lineup.lineup_id}: {lineup.title} (suite {lineup.suite}, {lineup.iterations} iterations)")
+    engines = engines_for(list(known.values()), Wishes())
+    problems = problems_for(list(known.values()), engines)
+    rows = []
+    for arm in known.values():
+        size = expected_bytes(arm.model)
+        lineups = ", ".join(k for k, v in load_lineups(ROOT).items() if arm.arm_id in v.arms)
+        state = "; ".join(problems[arm.arm_id]) or (
+            "ready" if is_cached(arm.model, cache) else "ready, model to download"
+        )
+        rows.append([arm.arm_id, lineups, size_text(size) if size else "unknown", arm.sampler.sampler_id, state])
+    out.table("Arms", ["arm", "lineups", "size", "sampler", "here"], rows)
+    return 0
+
+
+def suites(out: Reporter) -> int:
+    """Suites with their levels."""
+    for path in sorted((ROOT / "suites").glob("*/suite.toml")):
+        suite = load_suite(path.parent.name, ROOT / "suites")
+        rows = [
+            [level.level_id, level.title, str(level.points), str(len(level.expected)), str(len(level.mutants))]
+            for level in suite.levels
+        ]
+        out.table(f"{suite.suite_id}: {suite.title}", ["level", "title", "points", "tests", "mutants"], rows)
+    return 0

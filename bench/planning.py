@@ -1,0 +1,194 @@
+"""From what a person typed to what a run is to be, with what can be said of it before anything starts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from bench import seeds
+from bench.engines import Engine
+from bench.errors import UsageError
+from bench.ids import new_run_id
+from bench.models import expected_bytes, is_cached
+from bench.options import names, one_of, whole_number
+from bench.presets import Arm, Lineup, arm_ids, load_arm, load_lineup, load_lineups
+from bench.reporter import Reporter
+from bench.runner import RunSpec
+from bench.suites import Suite, load_suite
+
+BIG_LINEUP = "moe-coding"
+"""What `--arm all` means without a lineup."""
+
+
+@dataclass(frozen=True)
+class Wishes:
+    """The options of `bench`, as text."""
+
+    lineup: str | None = None
+    arms: Sequence[str] = ()
+    suite: str | None = None
+    iterations: str | None = None
+    engine: str | None = None
+    seed: str | None = None
+    further: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Arms, suite and iterations, before anything of this machine is looked at."""
+
+    lineup: Lineup | None
+    arms: tuple[Arm, ...]
+    suite: Suite
+    iterations: int
+    whole_lineup: bool
+    """Whether every arm of the lineup is in it."""
+
+    @property
+    def lineup_id(self) -> str:
+        return self.lineup.lineup_id if self.lineup else "custom"
+
+    @property
+    def questions(self) -> int:
+        return len(self.arms) * len(self.suite.levels) * self.iterations
+
+
+def choose(wishes: Wishes, root: Path) -> Choice:
+    """What to run. Raises UsageError where a name is not known or a number is none."""
+    asked = names(wishes.arms)
+    lineup = _lineup(wishes.lineup, asked, root)
+    known = arm_ids(root)
+    if not asked or asked == ["all"]:
+        assert lineup is not None
+        wanted: Sequence[str] = lineup.arms
+    else:
+        if "all" in asked:
+            raise UsageError("--arm takes 'all' or arm ids, not both; leave out one of them")
+        wanted = [one_of("--arm", arm_id, known) for arm_id in asked]
+        if lineup is not None and wishes.lineup is not None:
+            for arm_id in wanted:
+                one_of(f"--arm with --lineup {lineup.lineup_id}", arm_id, lineup.arms)
+    suite_name = wishes.suite or (lineup.suite if lineup else None)
+    if suite_name is None:
+        raise UsageError(
+            f"no lineup holds all of {', '.join(wanted)}; say which suite to put: --suite ID (./invoke suites)"
+        )
+    iterations = whole_number("iterations", wishes.iterations, lineup.iterations if lineup else 5, high=10_000)
+    arms = tuple(load_arm(arm_id, root) for arm_id in wanted)
+    return Choice(
+        lineup,
+        arms,
+        load_suite(suite_name, root / "suites"),
+        iterations,
+        lineup is not None and set(wanted) == set(lineup.arms),
+    )
+
+
+def _lineup(named: str | None, asked: Sequence[str], root: Path) -> Lineup | None:
+    if named is not None:
+        return load_lineup(named, root)
+    if not asked:
+        return load_lineup("smoke", root)
+    if asked == ["all"]:
+        return load_lineup(BIG_LINEUP, root)
+    holding = [lineup for lineup in load_lineups(root).values() if set(asked) <= set(lineup.arms)]
+    return holding[0] if holding else None
+
+
+def check_context(choice: Choice) -> dict[str, str]:
+    """Arms whose context cannot hold prompt and `max_tokens`, a sentence each. Raises UsageError without consent.
+
+    The prompt is counted at 3 characters a token, which overstates it for English and code.
+    """
+    longest = max(len(level.prompt) for level in choice.suite.levels) // 3 + 64
+    need = longest + choice.suite.max_tokens
+    small = {arm.arm_id: arm for arm in choice.arms if arm.context < need}
+    for arm in small.values():
+        if not arm.allow_small_context:
+            raise UsageError(
+                f"presets/arms/{arm.arm_id}.toml: server.context is {arm.context}, but the suite "
+                f"'{choice.suite.suite_id}' may need {need} tokens (prompt and max_tokens); raise it, or set "
+                "allow_small_context = true"
+            )
+    return {
+        arm_id: f"context {arm.context} cannot hold the prompt and {choice.suite.max_tokens} answer tokens"
+        for arm_id, arm in small.items()
+    }
+
+
+def spec_for(
+    choice: Choice, engines: Mapping[str, Engine], wishes: Wishes, cache: Path, problems: Mapping[str, list[str]]
+) -> RunSpec:
+    """The run itself: its seed drawn, its arms in order."""
+    seed = whole_number("seed", wishes.seed, seeds.draw(), high=seeds.MAX_SEED)
+    by_id = {arm.arm_id: arm for arm in choice.arms}
+    return RunSpec(
+        run_id=new_run_id(),
+        lineup_id=choice.lineup_id,
+        arms=tuple(by_id[arm_id] for arm_id in seeds.order(seed, list(by_id))),
+        suite=choice.suite,
+        iterations=choice.iterations,
+        seed=seed,
+        engines=engines,
+        model_cache=cache,
+        problems={arm_id: tuple(texts) for arm_id, texts in problems.items() if texts},
+        settings={"lineup": wishes.lineup, "arms": list(wishes.arms), "suite": wishes.suite, **wishes.further},
+    )
+
+
+def download_bytes(arms: Iterable[Arm], cache: Path) -> tuple[int, bool]:
+    """Bytes still to be downloaded for these arms, each file once, and whether every size is known."""
+    seen: dict[str, int | None] = {
+        arm.model.source: expected_bytes(arm.model) for arm in arms if not is_cached(arm.model, cache)
+    }
+    return sum(size or 0 for size in seen.values()), None not in seen.values()
+
+
+def show(
+    choice: Choice, problems: Mapping[str, list[str]], cache: Path, engines: Mapping[str, Engine], out: Reporter
+) -> None:
+    """The plan, before anything is downloaded or started."""
+    title = choice.lineup.title if choice.lineup else "arms of your choice"
+    out.line(f"Plan: {choice.lineup_id} - {title}")
+    if choice.lineup and choice.lineup.question:
+        out.line(f"  question    {choice.lineup.question}")
+    levels = len(choice.suite.levels)
+    suite = choice.suite
+    out.line(
+        f"  suite       {suite.suite_id}: {levels} levels, {suite.max_points} points, {suite.max_tokens} tokens each"
+    )
+    out.line(
+        f"  questions   {len(choice.arms)} arms x {choice.iterations} iterations x {levels} levels = {choice.questions}"
+    )
+    size, whole = download_bytes(choice.arms, cache)
+    least = "" if whole else "at least "
+    out.line(
+        f"  download    {least}{size_text(size)}" if size or not whole else "  download    nothing, every model is here"
+    )
+    out.line(f"  time        {time_text(choice)}")
+    rows = []
+    for arm in choice.arms:
+        size_of = expected_bytes(arm.model)
+        here = "here" if is_cached(arm.model, cache) else "to download"
+        rows.append(
+            [arm.arm_id, arm.model.source.rsplit("/", 1)[-1], size_text(size_of) if size_of else "size unknown", here,
+             engines[arm.arm_id].name, "; ".join(problems.get(arm.arm_id, [])) or "ready"]
+        )  # fmt: skip
+    out.table("Arms", ["arm", "file", "size", "model", "engine", "state"], rows)
+
+
+def size_text(size: int) -> str:
+    """`93.8 MB`, `21.2 GB`: decimal, as hubs and drives count."""
+    return f"{size / 1e9:.1f} GB" if size >= 1e9 else f"{size / 1e6:.1f} MB"
+
+
+def time_text(choice: Choice) -> str:
+    """How long it may take, with what that rests on; honest about not knowing."""
+    lineup = choice.lineup
+    if lineup is None or lineup.expected_minutes is None or lineup.suite != choice.suite.suite_id:
+        return "not known: nothing like it was run before"
+    minutes = lineup.expected_minutes * choice.iterations / lineup.iterations * len(choice.arms) / len(lineup.arms)
+    text = f"{minutes / 60:.1f} hours" if minutes > 90 else f"{max(1, round(minutes))} min"
+    return f"about {text} (from {lineup.expected_on})"

@@ -1,0 +1,221 @@
+"""What a person sees while the bench works. The only place that prints; tasks.py hands it in.
+
+In a terminal the state of the run is one live line below the lines that stay; in a pipe or under CI there are plain
+lines only, and nothing is ever overwritten.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol, TextIO
+
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, DownloadColumn, Progress, TaskID, TextColumn, TransferSpeedColumn
+from rich.table import Table
+from rich.text import Text
+
+
+@dataclass(frozen=True)
+class Answered:
+    """One graded answer, for the line that tells of it."""
+
+    iteration: int
+    iterations: int
+    level_id: str
+    outcome: str
+    points: float | None
+    max_points: float
+    tokens: int | None
+    rate: float | None
+    """Decode rate, tokens per second; None below two tokens."""
+    seconds: float
+    detail: str = ""
+
+
+class Reporter(Protocol):
+    """Where the runner tells what it does."""
+
+    def line(self, text: str = "") -> None:
+        """A line that stays."""
+
+    def warn(self, text: str) -> None:
+        """A line that stays and stands out."""
+
+    def table(self, title: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+        """A small table."""
+
+    def download(self, name: str, done: int, total: int | None) -> None:
+        """Bytes of a download so far; `done == total` ends it."""
+
+    def begin_arm(self, arm_id: str, position: int, arms: int, questions: int) -> None:
+        """An arm starts; so many questions are to be asked."""
+
+    def phase(self, text: str) -> None:
+        """What the arm is doing now."""
+
+    def question(self, iteration: int, iterations: int, level_id: str) -> None:
+        """A question has been sent."""
+
+    def tokens(self, chunks: int) -> None:
+        """Chunks of the answer so far."""
+
+    def answered(self, event: Answered) -> None:
+        """An answer has been graded."""
+
+    def end_arm(self) -> None:
+        """The arm is done, well or not."""
+
+
+class PlainReporter:
+    """Plain lines, for a pipe, a file or CI."""
+
+    def __init__(self, stream: TextIO | None = None) -> None:
+        self._stream = stream or sys.stdout
+        self._arm = ""
+        self._earned = 0.0
+        self._shown: dict[str, int] = {}
+
+    def line(self, text: str = "") -> None:
+        print(text, file=self._stream, flush=True)
+
+    def warn(self, text: str) -> None:
+        self.line(f"warning: {text}")
+
+    def table(self, title: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+        widths = [max(len(str(r[i])) for r in [header, *rows]) for i in range(len(header))]
+        self.line(title)
+        for row in [header, *rows]:
+            self.line("  " + "  ".join(str(c).ljust(w) for c, w in zip(row, widths, strict=True)).rstrip())
+
+    def download(self, name: str, done: int, total: int | None) -> None:
+        # One line for each tenth: enough to see that it moves, few enough for a log.
+        step = min(10, 10 * done // total) if total else done // (50 << 20)
+        if step > self._shown.get(name, -1):
+            self._shown[name] = step
+            of = f" of {total / 1e6:.0f}" if total else ""
+            self.line(f"downloading {name}: {done / 1e6:.0f}{of} MB")
+
+    def begin_arm(self, arm_id: str, position: int, arms: int, questions: int) -> None:
+        self._arm, self._earned = f"[{position}/{arms} {arm_id}]", 0.0
+        self.line(f"{self._arm} {questions} questions")
+
+    def phase(self, text: str) -> None:
+        self.line(f"{self._arm} {text}")
+
+    def question(self, iteration: int, iterations: int, level_id: str) -> None:
+        pass
+
+    def tokens(self, chunks: int) -> None:
+        pass
+
+    def answered(self, event: Answered) -> None:
+        self._earned += event.points or 0.0
+        self.line(f"{self._arm} {answer_line(event)}")
+
+    def end_arm(self) -> None:
+        self.line(f"{self._arm} done, {self._earned:g} points in all")
+
+
+class LiveReporter:
+    """A terminal: lines that stay, and one line below them that moves."""
+
+    def __init__(self, console: Console | None = None) -> None:
+        self._console = console or Console(highlight=False)
+        self._status = self._console.status("")
+        self._progress: Progress | None = None
+        self._downloads: dict[str, TaskID] = {}
+        self._head = self._now = ""
+        self._earned, self._asked, self._questions = 0.0, 0, 0
+        self._sent_at = 0.0
+        self._drawn_at = 0.0
+
+    def line(self, text: str = "") -> None:
+        self._console.print(Text(text))
+
+    def warn(self, text: str) -> None:
+        self._console.print(Text(f"warning: {text}", style="yellow"))
+
+    def table(self, title: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+        table = Table(title=title, title_justify="left", box=None, pad_edge=False, title_style="bold")
+        for name in header:
+            table.add_column(name, overflow="fold")
+        for row in rows:
+            table.add_row(*(escape(str(c)) for c in row))
+        self._console.print(table)
+
+    def download(self, name: str, done: int, total: int | None) -> None:
+        if self._progress is None:
+            self._status.stop()
+            columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
+            self._progress = Progress(*columns, console=self._console, transient=True)
+            self._progress.start()
+        if name not in self._downloads:
+            self._downloads[name] = self._progress.add_task(escape(name), total=total)
+        self._progress.update(self._downloads[name], completed=done, total=total)
+        if total is not None and done >= total:
+            self._downloads.pop(name)
+            self._end_downloads()
+
+    def _end_downloads(self) -> None:
+        if self._progress is not None and not self._downloads:
+            self._progress.stop()
+            self._progress = None
+
+    def begin_arm(self, arm_id: str, position: int, arms: int, questions: int) -> None:
+        self._downloads.clear()
+        self._end_downloads()
+        self._head = f"{position}/{arms} {arm_id}"
+        self._earned, self._asked, self._questions = 0.0, 0, questions
+        self._console.print(Text(f"\n{arm_id}", style="bold"))
+        self._status.start()
+
+    def phase(self, text: str) -> None:
+        self._now = text
+        self._draw()
+
+    def question(self, iteration: int, iterations: int, level_id: str) -> None:
+        self._now = f"iteration {iteration}/{iterations}  {level_id}"
+        self._sent_at = time.monotonic()
+        self._draw()
+
+    def tokens(self, chunks: int) -> None:
+        # The client calls this for every chunk; drawing each would cost more than reading it.
+        now = time.monotonic()
+        if now - self._drawn_at > 0.2:
+            seconds = now - self._sent_at
+            self._draw(f"  {chunks} chunks  {chunks / seconds:.0f}/s" if seconds > 0 else "")
+
+    def answered(self, event: Answered) -> None:
+        self._earned += event.points or 0.0
+        self._asked += 1
+        style = "green" if event.outcome == "passed" else "yellow" if event.points is None else "red"
+        self._console.print(Text("  " + answer_line(event), style=style))
+
+    def end_arm(self) -> None:
+        self._status.stop()
+
+    def _draw(self, tail: str = "") -> None:
+        self._drawn_at = time.monotonic()
+        done = f"{self._asked}/{self._questions} answers  {self._earned:g} points"
+        self._status.update(escape(f"{self._head}  {self._now}  {done}{tail}"))
+
+
+def answer_line(event: Answered) -> str:
+    """`iteration 2/5  L4  passed  15/15 points  81.2 tok/s  1.3 s`."""
+    points = "not measured" if event.points is None else f"{event.points:g}/{event.max_points:g} points"
+    rate = "no rate" if event.rate is None else f"{event.rate:.1f} tok/s"
+    tokens = "" if event.tokens is None else f"  {event.tokens} tokens"
+    detail = f"  ({event.detail[:100]})" if event.detail and event.outcome != "passed" else ""
+    head = f"iteration {event.iteration}/{event.iterations}  {event.level_id}  {event.outcome}  {points}"
+    return f"{head}{tokens}  {rate}  {event.seconds:.1f} s{detail}"
+
+
+def for_stream(stream: TextIO | None = None) -> Reporter:
+    """The reporter that suits a stream: live in a terminal, plain lines elsewhere."""
+    out = stream or sys.stdout
+    console = Console(file=out, highlight=False)
+    return LiveReporter(console) if console.is_terminal and not console.is_dumb_terminal else PlainReporter(out)

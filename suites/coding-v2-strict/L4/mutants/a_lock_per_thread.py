@@ -1,0 +1,34 @@
+import threading
+
+
+class JobQueue:
+    def __init__(self):
+        self._lock = threading.Lock()
+        self._local = threading.local()
+        self._waiting = []
+        self._results = {}
+
+    def _own_lock(self):
+        if not hasattr(self._local, "lock"):
+            self._local.lock = threading.Lock()
+        return self._local.lock
+
+    def add_job(self, job_id, data):
+        with self._lock:
+            self._waiting.append((job_id, data))
+        return job_id
+
+    def process_next(self, processor):
+        with self._own_lock():
+            if not self._waiting:
+                return None
+            job_id, data = self._waiting[0]
+            del self._waiting[0]
+        result = processor(data)
+        with self._lock:
+            self._results[job_id] = result
+        return job_id
+
+    def get_result(self, job_id):
+        with self._lock:
+            return self._results.get(job_id)

@@ -1,0 +1,16 @@
+import heapq
+
+
+class JobQueue:
+    def __init__(self):
+        self._heap = []
+
+    def add_job(self, job_id, data, priority):
+        heapq.heappush(self._heap, (-priority, data, job_id))
+        return job_id
+
+    def get_next_job(self):
+        if not self._heap:
+            return None
+        _, data, job_id = heapq.heappop(self._heap)
+        return job_id, data

@@ -1,0 +1,5 @@
+def factorial(n):
+    product = 1
+    for k in range(n + 1):
+        product *= k
+    return product

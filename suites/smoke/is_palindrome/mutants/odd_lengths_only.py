@@ -1,0 +1,2 @@
+def is_palindrome(text):
+    return len(text) % 2 == 1 and text == text[::-1]

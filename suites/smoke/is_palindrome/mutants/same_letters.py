@@ -1,0 +1,2 @@
+def is_palindrome(text):
+    return sorted(text) == sorted(text[::-1])

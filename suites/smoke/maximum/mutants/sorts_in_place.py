@@ -1,0 +1,3 @@
+def maximum(numbers):
+    numbers.sort()
+    return numbers[-1]

@@ -1,0 +1,6 @@
+def maximum(numbers):
+    largest = 0
+    for number in numbers:
+        if number > largest:
+            largest = number
+    return largest

@@ -1,0 +1,2 @@
+def reverse_string(text):
+    return "".join(sorted(text, reverse=True))

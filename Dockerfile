@@ -45,8 +45,9 @@ COPY llama.cpp /src
 FROM source-${SOURCE} AS build
 ARG BACKEND=cuda
 # Every CPU variant is built as a library of its own and the fastest that the machine can run is loaded, so the image
-# does not depend on the machine that built it. The web page is left out because building it downloads.
-ARG FLAGS="-DGGML_NATIVE=OFF -DBUILD_SHARED_LIBS=ON -DGGML_BACKEND_DL=ON -DGGML_CPU_ALL_VARIANTS=ON -DLLAMA_BUILD_TESTS=OFF -DLLAMA_BUILD_EXAMPLES=OFF -DLLAMA_BUILD_UI=OFF -DLLAMA_USE_PREBUILT_UI=OFF -DLLAMA_OPENSSL=OFF"
+# does not depend on the machine that built it. The web page is left out because building it downloads. Warnings are
+# off because they fill the log: BuildKit cuts a step's output at 2 MiB, and the error of a failed build comes last.
+ARG FLAGS="-DGGML_NATIVE=OFF -DBUILD_SHARED_LIBS=ON -DGGML_BACKEND_DL=ON -DGGML_CPU_ALL_VARIANTS=ON -DLLAMA_BUILD_TESTS=OFF -DLLAMA_BUILD_EXAMPLES=OFF -DLLAMA_BUILD_UI=OFF -DLLAMA_USE_PREBUILT_UI=OFF -DLLAMA_OPENSSL=OFF -DLLAMA_ALL_WARNINGS=OFF"
 ARG EXTRA_FLAGS=""
 # Turing to Blackwell: machine code where it is common, and code that the driver compiles for the others.
 ARG CUDA_ARCHITECTURES="75-virtual;80-virtual;86-real;89-real;90-virtual;120a-real"
@@ -103,7 +104,7 @@ HEALTHCHECK NONE
 # llama-server handles SIGTERM only once the model is loaded; as PID 1 it would ignore it until then.
 ENTRYPOINT ["/usr/bin/tini", "-s", "--", "/opt/llama/llama-server"]
 
-ARG FLAGS="-DGGML_NATIVE=OFF -DBUILD_SHARED_LIBS=ON -DGGML_BACKEND_DL=ON -DGGML_CPU_ALL_VARIANTS=ON -DLLAMA_BUILD_TESTS=OFF -DLLAMA_BUILD_EXAMPLES=OFF -DLLAMA_BUILD_UI=OFF -DLLAMA_USE_PREBUILT_UI=OFF -DLLAMA_OPENSSL=OFF"
+ARG FLAGS="-DGGML_NATIVE=OFF -DBUILD_SHARED_LIBS=ON -DGGML_BACKEND_DL=ON -DGGML_CPU_ALL_VARIANTS=ON -DLLAMA_BUILD_TESTS=OFF -DLLAMA_BUILD_EXAMPLES=OFF -DLLAMA_BUILD_UI=OFF -DLLAMA_USE_PREBUILT_UI=OFF -DLLAMA_OPENSSL=OFF -DLLAMA_ALL_WARNINGS=OFF"
 ARG EXTRA_FLAGS=""
 ARG CUDA_ARCHITECTURES="75-virtual;80-virtual;86-real;89-real;90-virtual;120a-real"
 ARG LEAVE_OUT="sapphirerapids"
@@ -114,6 +115,8 @@ ARG SOURCE=git
 ARG SOURCE_SHA256=""
 ARG BASE_BUILD
 ARG BASE_RUNTIME
+ARG BASE_BUILD_DIGEST=""
+ARG BASE_RUNTIME_DIGEST=""
 LABEL org.opencontainers.image.title="llama-server" \
       org.opencontainers.image.licenses="MIT" \
       org.opencontainers.image.revision="${LLAMA_COMMIT}" \
@@ -129,4 +132,6 @@ LABEL org.opencontainers.image.title="llama-server" \
       org.gguf-bench.source="${SOURCE}" \
       org.gguf-bench.source-sha256="${SOURCE_SHA256}" \
       org.gguf-bench.base-build="${BASE_BUILD}" \
-      org.gguf-bench.base-runtime="${BASE_RUNTIME}"
+      org.gguf-bench.base-build-digest="${BASE_BUILD_DIGEST}" \
+      org.gguf-bench.base-runtime="${BASE_RUNTIME}" \
+      org.gguf-bench.base-runtime-digest="${BASE_RUNTIME_DIGEST}"

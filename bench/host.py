@@ -11,6 +11,7 @@ from pathlib import Path
 import psutil
 
 _CGROUP_ROOT = Path("/sys/fs/cgroup")
+_OWN_CGROUP = Path("/proc/self/cgroup")
 _UNLIMITED = 1 << 60  # cgroup v1 writes a huge number for "no limit"
 
 
@@ -128,7 +129,7 @@ def _own_cgroups(controller: str) -> list[Path]:
     """Folders of this process's cgroup and its parents for a controller: v2 (unified) first, then v1."""
     folders: list[Path] = []
     try:
-        lines = Path("/proc/self/cgroup").read_text(encoding="utf-8").splitlines()
+        lines = _OWN_CGROUP.read_text(encoding="utf-8").splitlines()
     except OSError:
         return folders
     for line in lines:

@@ -44,7 +44,7 @@ _OFFLINE = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")
 def describe(source: HfSource, revision: str | None, file: str) -> HubFile:
     """Ask the hub for commit, size and checksum of a file. Raises ArmError model_missing with one line."""
     from huggingface_hub import get_hf_file_metadata, hf_hub_url
-    from huggingface_hub.utils import build_hf_headers
+    from huggingface_hub.utils._headers import build_hf_headers
 
     if offline():
         raise ArmError("model_missing", f"{source.repo}/{file} is not in the cache", advice="unset HF_HUB_OFFLINE")
@@ -108,6 +108,9 @@ def _errors(source: HfSource, revision: str | None, file: str) -> Iterator[None]
     from huggingface_hub import errors as hf
 
     what = f"{source.repo}/{file}" + (f" at {revision}" if revision else "")
+    # huggingface_hub's HTTP client may be another than ours: its transport errors are found by their base class.
+    transport = tuple(c for c in hf.HfHubHTTPError.__mro__ if c.__name__ == "HTTPError")
+    unreachable: tuple[type[BaseException], ...] = (hf.OfflineModeIsEnabled, OSError, httpx.HTTPError, *transport)
     try:
         yield
     except hf.GatedRepoError:
@@ -126,16 +129,7 @@ def _errors(source: HfSource, revision: str | None, file: str) -> Iterator[None]
         raise ArmError("model_missing", f"{what}: the hub answered with status {status}", advice=advice) from None
     except hf.HFValidationError as error:
         raise ArmError("model_missing", f"{what}: {str(error).splitlines()[0]}") from None
-    except (hf.OfflineModeIsEnabled, OSError, httpx.HTTPError, *_transport_errors()) as error:
+    except unreachable as error:
+        detail = f"{what}: the hub cannot be reached ({type(error).__name__})"
         advice = "check the network; a file in the cache is used without it when its revision is locked"
-        raise ArmError(
-            "model_missing", f"{what}: the hub cannot be reached ({type(error).__name__})", advice=advice
-        ) from None
-
-
-def _transport_errors() -> tuple[type[Exception], ...]:
-    """huggingface_hub's own HTTP client may be another than ours."""
-    from huggingface_hub.errors import HTTPError
-
-    base = next((c for c in HTTPError.__mro__ if c.__name__ == "HTTPError"), HTTPError)
-    return (base,)
+        raise ArmError("model_missing", detail, advice=advice) from None

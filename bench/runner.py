@@ -7,7 +7,7 @@ import json
 import signal
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -17,12 +17,13 @@ from bench import environment, seeds
 from bench.arm_run import ArmRun, Context, Question
 from bench.engines import Engine
 from bench.errors import ArmError, BenchError
-from bench.gguf import look
-from bench.grading import Grader
-from bench.grading.calibrate import calibrate
+from bench.events import EventLog
+from bench.gguf import check, first_error, look
+from bench.grading import Grader, calibrate
 from bench.models import ModelFile, obtain
 from bench.presets import Arm
 from bench.reporter import Reporter
+from bench.rounds import Rounds
 from bench.rows import arm_row, model_columns, plan_rows
 from bench.store import Store
 from bench.suites import Suite
@@ -42,9 +43,13 @@ class RunSpec:
     engines: Mapping[str, Engine]
     """The engine of each arm, by arm id."""
     model_cache: Path
+    carried_on: bool = False
+    """Whether an unfinished run is continued."""
+    rounds: Rounds = field(default_factory=Rounds)
+    slots: int = 1
     problems: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Arms that cannot run here, as far as could be seen before the start, with the reasons."""
-    gpu_index: int | None = None
+    gpu_index: int | str | None = None
     settings: Mapping[str, Any] = field(default_factory=dict)
     """What else was asked for, as stored with the run."""
 
@@ -63,60 +68,137 @@ class RunEnd:
 def run(spec: RunSpec, store: Store, grader: Grader, reporter: Reporter) -> RunEnd:
     """Run a lineup. What happened is in the store, whatever happens. Raises BenchError when nothing could start."""
     reporter.line("grading the suite's own reference solutions")
-    limits = calibrate(grader, spec.suite)
-    facts = environment.facts(spec.gpu_index)
-    base = _run_row(spec, grader, facts)
-    stop_soon, stop_now = threading.Event(), threading.Event()
-    wanted = {
-        (level.level_id, i): seeds.request_seed(spec.seed, level.level_id, i)
-        for level in spec.suite.levels
-        for i in range(1, spec.iterations + 1)
-    }
-
-    def save(status: str, reason: str | None = None) -> None:
-        store.append("runs", [{**base, "status": status, "reason": reason, "event_at": datetime.now(UTC)}])
-
-    with store.lock(spec.run_id), _signals(stop_soon, stop_now, reporter):
-        save("running")
-        store.append("plan", plan_rows(spec.run_id, spec.arms, spec.suite, spec.iterations, wanted))
-        rows = {arm.arm_id: arm_row(spec.run_id, arm, n) for n, arm in enumerate(spec.arms, 1)}
-        store.append("arms", [{**row, "status": "planned", "event_at": datetime.now(UTC)} for row in rows.values()])
+    limits = calibrate(grader, spec.suite).limits
+    with store.lock(spec.run_id):
+        facts = environment.facts(spec.gpu_index)
+        events = EventLog(store.logs(spec.run_id))
+        stop_soon, stop_now = threading.Event(), threading.Event()
         context = Context(
-            spec.run_id, spec.suite, spec.iterations, store, grader, limits, reporter, stop_soon, stop_now,
-            facts, spec.gpu_index, store.logs(spec.run_id),
+            spec.run_id, spec.suite, spec.iterations, store, grader, limits, reporter, events, stop_soon, stop_now,
+            facts, spec.gpu_index, store.logs(spec.run_id), spec.slots,
         )  # fmt: skip
-        failed: list[tuple[str, str]] = []
+        with _signals(stop_soon, stop_now, reporter):
+            return _Run(spec, context).go(_run_row(spec, grader, facts))
+
+
+class _Run:
+    """A run under way: its arms' rows, and what failed so far."""
+
+    def __init__(self, spec: RunSpec, context: Context) -> None:
+        self._spec = spec
+        self._c = context
+        self._rows = {arm.arm_id: arm_row(spec.run_id, arm, n) for n, arm in enumerate(spec.arms, 1)}
+        self._failed: dict[str, str] = {}
+        self._began: set[str] = set()
+        keys = [(level, i) for i in range(1, spec.iterations + 1) for level in spec.suite.levels]
+        self._questions = [Question(lv, i, seeds.request_seed(spec.seed, lv.level_id, i)) for lv, i in keys]
+
+    def go(self, base: Mapping[str, Any]) -> RunEnd:
+        spec, store = self._spec, self._c.store
+
+        def save(status: str, reason: str | None = None) -> None:
+            store.append("runs", [{**base, "status": status, "reason": reason, "event_at": datetime.now(UTC)}])
+            self._c.events.add("run", status=status, reason=reason)
+
+        save("running")
         try:
-            models = _models(spec, rows, store, reporter, failed)
-            for position, arm in enumerate(spec.arms, 1):
-                if arm.arm_id not in models or stop_soon.is_set():
-                    continue
-                todo = [
-                    Question(level, i, wanted[level.level_id, i])
-                    for i in range(1, spec.iterations + 1)
-                    for level in spec.suite.levels
-                ]
-                reporter.begin_arm(arm.arm_id, position, len(spec.arms), len(todo))
-                error = _run_arm(context, arm, rows[arm.arm_id], models[arm.arm_id], spec.engines[arm.arm_id], todo)
-                reporter.end_arm()
-                if error is not None:
-                    failed.append((arm.arm_id, error))
-                    reporter.warn(f"{arm.arm_id}: {error}")
-                store.merge(spec.run_id)
-                if position < len(spec.arms) and arm.quiesce_s and not stop_soon.is_set():
-                    time.sleep(arm.quiesce_s)
+            if not spec.carried_on:
+                wanted = {q.key: q.seed for q in self._questions}
+                store.append("plan", plan_rows(spec.run_id, spec.arms, spec.suite, spec.iterations, wanted))
+            now = datetime.now(UTC)
+            store.append("arms", [{**row, "status": "planned", "event_at": now} for row in self._rows.values()])
+            self._all_rounds(self._models())
         except BaseException as e:
-            # Whatever it is, the store says that the run did not finish; a SIGKILL leaves it "running", and the lock
-            # that died with the process tells the two apart.
+            # Whatever it is, the store says that the run did not finish. A SIGKILL leaves it "running"; the lock that
+            # died with the process tells the two apart.
             with contextlib.suppress(BenchError, OSError):
                 save("failed", f"{type(e).__name__}: {e}"[:500])
             raise
-        status = "interrupted" if stop_soon.is_set() else "failed" if len(failed) == len(spec.arms) else "finished"
-        save(
-            status, "stopped by the user" if stop_soon.is_set() else "no arm could run" if status == "failed" else None
-        )
+        status, reason = "finished", None
+        if self._c.stop_soon.is_set():
+            status, reason = "interrupted", "stopped by the user"
+        elif self._failed:
+            status, reason = "failed", f"{len(self._failed)} of {len(spec.arms)} arms did not finish"
+        save(status, reason)
         store.merge(spec.run_id)
-    return RunEnd(spec.run_id, status, tuple(failed))
+        return RunEnd(spec.run_id, status, tuple(self._failed.items()))
+
+    def _models(self) -> dict[str, ModelFile]:
+        """Every arm's model, proved, before the first arm starts: a download must not run beside a measurement."""
+        out: dict[str, ModelFile] = {}
+        for arm in self._spec.arms:
+            row = self._rows[arm.arm_id]
+            try:
+                if arm.arm_id in self._spec.problems:
+                    raise ArmError("engine_unavailable", "; ".join(self._spec.problems[arm.arm_id]))
+                model = obtain(arm.model, self._spec.model_cache, progress=self._c.reporter.download)
+                row |= model_columns(model)
+                facts = look(model.path)
+                row |= {"architecture": facts.architecture, "quant": facts.quant, "parameters": facts.parameters}
+                if error := first_error(check(facts, arm)):
+                    raise error
+                out[arm.arm_id] = model
+            except ArmError as e:
+                self._c.store.append("arms", [{**row, **failure(e)}])
+                self._note(arm, e)
+        return out
+
+    def _all_rounds(self, models: Mapping[str, ModelFile]) -> None:
+        """All arms, a round of iterations at a time; a plain run has one round of all iterations."""
+        spec, rounds = self._spec, self._spec.rounds
+        active = [arm for arm in spec.arms if arm.arm_id in models]
+        for first, last in rounds.of(spec.iterations):
+            questions = [q for q in self._questions if first <= q.iteration <= last]
+            for arm in list(active):
+                if self._c.stop_soon.is_set():
+                    return
+                if not self._arm(arm, models[arm.arm_id], questions, last):
+                    active.remove(arm)
+                elif arm.quiesce_s and arm is not active[-1]:
+                    time.sleep(arm.quiesce_s)
+            if self._c.stop_soon.is_set():
+                return
+            for arm_id in rounds.stops(self._c.store, spec, [arm.arm_id for arm in active], self._c.reporter):
+                active = [arm for arm in active if arm.arm_id != arm_id]
+            if not active:
+                return
+
+    def _arm(self, arm: Arm, model: ModelFile, questions: Sequence[Question], last: int) -> bool:
+        """Run one arm's part of a round. False when it failed."""
+        spec, row = self._spec, self._rows[arm.arm_id]
+        self._c.reporter.begin_arm(arm.arm_id, spec.arms.index(arm) + 1, len(spec.arms), len(questions))
+        arm_run = ArmRun(self._c, arm, row, model.path, spec.engines[arm.arm_id])
+        # A second round finds its first one in the store; only what has no verdict is asked.
+        carried_on = spec.carried_on or arm.arm_id in self._began
+        self._began.add(arm.arm_id)
+        try:
+            arm_run.run(questions, carried_on=carried_on)
+        except ArmError as e:
+            arm_run.save(**{k: v for k, v in failure(e).items() if k != "event_at"})
+            self._note(arm, e)
+            return False
+        finally:
+            self._c.reporter.end_arm()
+            self._c.store.merge(spec.run_id)
+        stopped = self._c.stop_soon.is_set()
+        arm_run.save("interrupted" if stopped else "finished" if spec.rounds.ends(last, spec.iterations) else "running")
+        return True
+
+    def _note(self, arm: Arm, error: ArmError) -> None:
+        self._failed[arm.arm_id] = str(error)
+        self._c.reporter.warn(f"{arm.arm_id}: {error}")
+
+
+def failure(e: ArmError) -> dict[str, Any]:
+    """The columns of `arms` that say why an arm failed."""
+    return {
+        "status": "failed",
+        "event_at": datetime.now(UTC),
+        "reason": e.reason,
+        "detail": e.detail,
+        "advice": e.advice or None,
+        "log_line": e.log_line,
+    }
 
 
 def _run_row(spec: RunSpec, grader: Grader, facts: Mapping[str, Any]) -> dict[str, Any]:
@@ -137,68 +219,16 @@ def _run_row(spec: RunSpec, grader: Grader, facts: Mapping[str, Any]) -> dict[st
     }
 
 
-def _models(
-    spec: RunSpec, rows: dict[str, dict[str, Any]], store: Store, reporter: Reporter, failed: list[tuple[str, str]]
-) -> dict[str, ModelFile]:
-    """Every arm's model file, proved, before the first arm starts: a download must not run beside a measurement."""
-    out: dict[str, ModelFile] = {}
-    for arm in spec.arms:
-        try:
-            if arm.arm_id in spec.problems:
-                raise ArmError("engine_unavailable", "; ".join(spec.problems[arm.arm_id]))
-            model = obtain(arm.model, spec.model_cache, progress=reporter.download)
-            rows[arm.arm_id] |= model_columns(model)
-            facts = look(model.path)
-            rows[arm.arm_id] |= {
-                "architecture": facts.architecture,
-                "quant": facts.quant,
-                "parameters": facts.parameters,
-            }
-            out[arm.arm_id] = model
-        except ArmError as e:
-            store.append("arms", [{**rows[arm.arm_id], **_failure(e)}])
-            failed.append((arm.arm_id, str(e)))
-            reporter.warn(f"{arm.arm_id}: {e}")
-    return out
-
-
-def _run_arm(
-    context: Context, arm: Arm, row: dict[str, Any], model: ModelFile, engine: Engine, todo: list[Question]
-) -> str | None:
-    """Run one arm; None when it finished, else one line that says why not."""
-    arm_run = ArmRun(context, arm, row, model.path, engine)
-    try:
-        arm_run.run(todo)
-    except ArmError as e:
-        arm_run.save(**_failure(e))
-        return str(e)
-    arm_run.save("interrupted" if context.stop_soon.is_set() else "finished")
-    return None
-
-
-def _failure(e: ArmError) -> dict[str, Any]:
-    return {
-        "status": "failed",
-        "event_at": datetime.now(UTC),
-        "reason": e.reason,
-        "detail": e.detail,
-        "advice": e.advice or None,
-        "log_line": e.log_line,
-    }
-
-
 @contextlib.contextmanager
 def _signals(soon: threading.Event, now: threading.Event, reporter: Reporter) -> Iterator[None]:
-    """First SIGINT or SIGTERM: finish the answer in flight and stop cleanly. Second: break it off."""
+    """First SIGINT: finish the answer in flight and stop cleanly. Second, or SIGTERM: break it off."""
 
     def handle(number: int, frame: object) -> None:  # noqa: ARG001
-        if soon.is_set():
+        if number == signal.SIGTERM or soon.is_set():
             now.set()
-        else:
+        if not soon.is_set():
             soon.set()
-            reporter.warn("stopping after this answer; once more to stop now")
-        if number == signal.SIGTERM:
-            now.set()
+            reporter.warn("stopping after this answer; Ctrl-C once more to stop now")
 
     if threading.current_thread() is not threading.main_thread():
         yield

@@ -13,7 +13,7 @@ _TS = pa.timestamp("us", tz="UTC")
 _S, _I, _F, _B = pa.string(), pa.int64(), pa.float64(), pa.bool_()
 _L = pa.list_(pa.string())
 
-_KEY = [
+_KEY: list[tuple[str, pa.DataType, str]] = [
     ("run_id", _S, "Run; sorts by time."),
     ("arm_id", _S, "Arm, as named in presets/arms."),
     ("suite_id", _S, "Suite."),
@@ -189,6 +189,7 @@ _FIELDS: dict[str, list[tuple[str, pa.DataType, str]]] = {
         ("suspect_reasons", _L, "What was seen."),
         ("wall_ms", _F, "Wall time of the grade."),
         ("cpu_ms", _F, "CPU time of the grade."),
+        ("adopted_from", _S, "The regrade that this headline grade repeats; NULL when it was not adopted."),
     ],
     "tests": [
         ("grade_id", _S, "Grade."),
@@ -199,6 +200,19 @@ _FIELDS: dict[str, list[tuple[str, pa.DataType, str]]] = {
         ("outcome", _S, "passed, failed, error, skipped or missing."),
         ("message", _S, "What it said."),
         ("line", _I, "Line of the hidden test file."),
+    ],
+    "decisions": [
+        ("run_id", _S, "Run."),
+        ("arm_id", _S, "Arm."),
+        ("event_at", _TS, "When it was decided."),
+        ("exit", _S, "Why the arm stopped: out, best, equivalent, futile or limit."),
+        ("against", _S, "The arm that it was shown to be worse than."),
+        ("iterations", _I, "Iterations of the arm when it was decided."),
+        ("detail", _S, "The decision in a sentence."),
+        ("rule", _S, "Rule and null hypothesis."),
+        ("alpha", _F, "Chance of any wrong statement in the whole run that the rule allows."),
+        ("margin", _F, "Points; arms closer than this count as equivalent."),
+        ("max_iterations", _I, "Iterations at most."),
     ],
     "telemetry": [
         ("run_id", _S, "Run."),
@@ -219,6 +233,19 @@ _FIELDS: dict[str, list[tuple[str, pa.DataType, str]]] = {
         ("rss_bytes", _I, "Memory of the server's processes."),
         ("reason", _S, "Why the GPU's values are NULL."),
     ],
+    "published": [
+        ("run_id", _S, "Run that stands for the report the figure was taken from."),
+        ("arm_id", _S, "Arm."),
+        ("suite_id", _S, "Suite."),
+        ("level_id", _S, "Level; NULL where the figure is of the whole suite."),
+        ("iteration", _I, "Iteration; NULL where the figure is of all of them."),
+        ("grade_kind", _S, "headline, or what else the figure rests on: regrade, published."),
+        ("metric", _S, "score, level_passed, level_points, decode_tps_mean, decode_tps_sd or ttft_ms."),
+        ("value", _F, "The figure as printed; for level_passed the number of passes."),
+        ("n", _I, "Values behind it; for level_passed the number of answers."),
+        ("title", _S, "level_points: title of the level."),
+        ("source", _S, "Where it was printed."),
+    ],
 }
 
 TABLES: tuple[str, ...] = tuple(_FIELDS)
@@ -227,3 +254,19 @@ TABLES: tuple[str, ...] = tuple(_FIELDS)
 def schema(table: str) -> pa.Schema:
     """The Arrow schema of a table; each field's metadata holds its sentence under `doc`."""
     return pa.schema([pa.field(n, t, metadata={"doc": doc}) for n, t, doc in _FIELDS[table]])
+
+
+_IDS = ("run_id", "arm_id", "suite_id", "level_id", "iteration")
+
+KEYS: dict[str, tuple[str, ...]] = {
+    "runs": ("run_id", "event_at", "status"),
+    "plan": _IDS,
+    "arms": ("run_id", "arm_id", "event_at", "status"),
+    "generations": ("generation_id", *_IDS, "attempt", "outcome"),
+    "grades": ("grade_id", "generation_id", *_IDS, "attempt", "grade_kind", "graded_at", "outcome"),
+    "tests": ("grade_id", *_IDS, "attempt", "test_id", "outcome"),
+    "decisions": ("run_id", "arm_id", "event_at", "exit"),
+    "telemetry": ("run_id", "arm_id", "sampled_at"),
+    "published": ("run_id", "arm_id", "suite_id", "metric", "source"),
+}
+"""The columns that a row of a table cannot be without: they are never NULL. Every other value may be."""

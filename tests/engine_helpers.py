@@ -62,12 +62,14 @@ def wait_for(condition: Callable[[], bool], limit_s: float = 15.0) -> bool:
     return True
 
 
-def running(marker: str) -> list[int]:
-    """Living processes whose command line holds the marker."""
+def running(*markers: str) -> list[int]:
+    """Living processes whose command line holds all the markers."""
     found = []
     for process in psutil.process_iter(["pid", "cmdline", "status"]):
         words = process.info["cmdline"] or []
-        if process.info["status"] != psutil.STATUS_ZOMBIE and any(marker in word for word in words):
+        if process.info["status"] != psutil.STATUS_ZOMBIE and all(
+            any(marker in word for word in words) for marker in markers
+        ):
             found.append(process.info["pid"])
     return found
 

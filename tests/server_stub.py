@@ -6,8 +6,9 @@ requests as a server with these flags would. What it does when comes from the JS
     {"steps": {"0": {...}, "0.5": {...}}, "options": {...}}
 
 A step holds from its second on and changes what it names: `health`, `models`, `props` (HTTP status), `log` (a line),
-`exit` (exit code), `signal` (kills itself with it), `refused` (true: not bound yet). Options: `alias`, `props` (merged into the answer of /props),
-`ignore_term`, `child` (starts a process that ignores SIGTERM), `questions` (a file that gets a line per question),
+`exit` (exit code), `signal` (kills itself with it), `eat` (takes so many MiB of memory), `refused` (true: not bound
+yet). Options: `alias`, `props` (merged into the answer of /props), `ignore_term`, `child` (starts a process that
+ignores SIGTERM), `questions` (a file that gets a line per question),
 `starts` (a file that gets a line per start, with the port) and `by_start` (scripts for the first, second, ... start).
 """
 
@@ -76,6 +77,8 @@ class Behaviour:
                 os._exit(step["exit"])
             if "signal" in step:
                 os.kill(os.getpid(), step["signal"])
+            if "eat" in step:
+                self.hog = b"x" * (step["eat"] << 20)
             if not bound and not step.get("refused"):
                 bind()
                 bound = True
@@ -151,7 +154,7 @@ def bind() -> None:
     """Take the port, or say so and end as llama-server does."""
     port = int(FLAGS.get("--port", "8080"))
     try:
-        server = http.server.ThreadingHTTPServer(("127.0.0.1", port), Handler)
+        server = http.server.ThreadingHTTPServer((FLAGS.get("--host", "127.0.0.1"), port), Handler)
     except OSError:
         say(f"0.00.003.521 E srv         start: couldn't bind HTTP server socket, hostname: 127.0.0.1, port: {port}")
         say("0.00.003.604 E srv          init: exiting due to HTTP server error")

@@ -76,6 +76,7 @@ def test_load_failures_are_typed_and_name_what_is_wrong(name: str, reason: str, 
         ("gguf_init_from_file: failed to open GGUF file 'x' (No such file or directory)", "model_missing"),
         ("gguf_init_from_reader: invalid magic characters: '<!do', expected 'GGUF'", "model_corrupt"),
         ("gguf_init_from_reader: failed to read magic", "model_corrupt"),
+        ("E llama_model_load: error loading model: check_tensor_dims: tensor 'a.w' not found", "model_incompatible"),
         ("gguf_init: tensor 'a' has invalid ggml type 41. should be in [0, 39)", "model_incompatible"),
         ("error loading model vocabulary: unknown pre-tokenizer type: 'new'", "model_incompatible"),
         ("error loading model hyperparameters: key not found in model: x.block_count", "model_incompatible"),
@@ -264,8 +265,8 @@ def test_settings_in_the_log_the_first_context_counts() -> None:
             " MiB, V (f16):   22.50 MiB",
             "validate_override: Using metadata override (  int) 'qwen35moe.block_count' = 40",
             "spec common_specu: adding speculative implementation 'draft-mtp'",
-            "0.00.330.971 I llama_kv_cache: size =    1.00 MiB (  2048 cells,   1 layers,  1/1 seqs), K (f16):    0.50 MiB,"
-            " V (f16):    0.50 MiB",
+            "0.00.330.971 I llama_kv_cache: size =    1.00 MiB (  2048 cells,   1 layers,  1/1 seqs), K (f16):    0.50"
+            " MiB, V (f16):    0.50 MiB",
         ]
     )
     assert (facts.kv_k, facts.kv_v, facts.flash_attention) == ("q8_0", "f16", True)

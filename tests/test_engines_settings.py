@@ -168,24 +168,32 @@ def test_cores_are_never_more_than_what_is_open_to_us() -> None:
 
 
 def test_cgroup_limits_are_read_up_the_tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    own = Path("/proc/self/cgroup").read_text().splitlines()
-    unified = next((line.split(":", 2)[2] for line in own if line.startswith("0::")), None)
-    if unified is None:
-        own_folder = tmp_path / "cpu" / next(line.split(":", 2)[2] for line in own if ":cpu" in line).lstrip("/")
-    else:
-        own_folder = tmp_path / unified.lstrip("/")
-    own_folder.mkdir(parents=True, exist_ok=True)
-    (own_folder / "cpu.max").write_text("150000 100000\n")
-    (own_folder / "memory.max").write_text("1000000\n")
+    own = tmp_path / "own"
+    own.write_text("4:memory:/job\n3:cpu,cpuacct:/job\n0::/slice/job\n")
     monkeypatch.setattr(host, "_CGROUP_ROOT", tmp_path)
-    if unified is not None:
-        assert host.cores() == 1  # 1.5 CPUs carry one spinning thread
-        assert host.ram_bytes() == 1_000_000
-        (own_folder / "cpu.max").write_text("max 100000\n")
-        (own_folder / "memory.max").write_text("max\n")
-    else:
-        (own_folder / "cpu.max").unlink()
-    assert host.ram_bytes() == psutil.virtual_memory().total
+    monkeypatch.setattr(host, "_OWN_CGROUP", own)
+    v2, v1_cpu, v1_memory = tmp_path / "slice" / "job", tmp_path / "cpu" / "job", tmp_path / "memory"
+    for folder in (v2, v1_cpu, v1_memory):
+        folder.mkdir(parents=True)
+    total = psutil.virtual_memory().total
+    before = host.cores()
+    assert host.ram_bytes() == total
+
+    (v2 / "cpu.max").write_text("max 100000\n")
+    (v2 / "memory.max").write_text("max\n")
+    (v1_memory / "memory.limit_in_bytes").write_text("9223372036854771712\n")
+    (v1_cpu / "cpu.cfs_quota_us").write_text("-1\n")
+    (v1_cpu / "cpu.cfs_period_us").write_text("100000\n")
+    assert (host.cores(), host.ram_bytes()) == (before, total)
+
+    (v2 / "memory.max").write_text("2000000\n")
+    (v1_memory / "memory.limit_in_bytes").write_text("1000000\n")
+    assert host.ram_bytes() == 1_000_000
+    assert host.ram_available_bytes() <= 1_000_000
+    (v2.parent / "cpu.max").write_text("150000 100000\n")
+    assert host.cores() == 1  # 1.5 CPUs carry one spinning thread
+    (v2.parent / "cpu.max").write_text("50000 100000\n")
+    assert host.cores() == 1  # never none
 
 
 def test_the_host_describes_itself() -> None:

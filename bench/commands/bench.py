@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+
 from bench.commands.setup import engines_for, problems_for
 from bench.database import connect, rebuild
 from bench.errors import UsageError
-from bench.grading.open import open_grader
+from bench.grading import open_grader
 from bench.models import default_cache
 from bench.paths import ROOT, Places, places
 from bench.planning import (
@@ -20,7 +22,7 @@ from bench.planning import (
     spec_for,
     time_text,
 )
-from bench.report.make import make_report
+from bench.report import make_report
 from bench.report.summary import summary_table
 from bench.reporter import Reporter
 from bench.runner import RunEnd, run
@@ -40,10 +42,9 @@ def bench(wishes: Wishes, results: str | None, out: Reporter) -> int:
     show(choice, problems, cache, engines, out)
     for arm_id, note in notes.items():
         out.warn(f"{arm_id}: {note}; the preset allows it, the report will say so")
-    with open_grader("auto") as grader:
+    with contextlib.closing(open_grader("auto")) as grader:
         out.line(f"grading in: {grader.provider}")
-        store = Store(where.results)
-        end = run(spec_for(choice, engines, wishes, cache, problems), store, grader, out)
+        end = run(spec_for(choice, engines, wishes, cache, problems), Store(where.results), grader, out)
     return _finish(end, choice, where, out)
 
 
@@ -57,7 +58,7 @@ def _cannot_run(choice: Choice, problems: dict[str, list[str]]) -> str:
 
 def _finish(end: RunEnd, choice: Choice, where: Places, out: Reporter) -> int:
     rebuild(where.results, where.database)
-    page = make_report(where.results, end.run_id, where.reports / end.run_id)
+    page = make_report(where.results, end.run_id, where.reports)
     connection, _ = connect(where.results)
     header, rows = summary_table(connection, end.run_id)
     out.line()

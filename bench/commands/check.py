@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 
-from bench.grading.open import open_grader
+from bench.grading import open_grader
 from bench.options import names
 from bench.paths import ROOT
 from bench.reporter import Reporter
@@ -18,7 +19,7 @@ def check_suites(wanted: Sequence[str], out: Reporter) -> int:
     """References pass, mutants fail, ambiguities are listed. 1 when a suite is not proved."""
     chosen = names(wanted) or sorted(p.parent.name for p in (ROOT / "suites").glob("*/suite.toml"))
     bad = 0
-    with open_grader("auto") as grader:
+    with contextlib.closing(open_grader("auto")) as grader:
         for name in chosen:
             suite = load_suite(name, ROOT / "suites")
             report = check_suite(suite, grader)

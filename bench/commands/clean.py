@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from bench.models import default_cache
+from bench.models import default_cache, remove_cache
 from bench.paths import ROOT, places
 from bench.planning import size_text
 from bench.reporter import Reporter
@@ -17,8 +17,6 @@ def clean(cache: bool, results: bool, out: Reporter) -> int:
     """Remove caches of tools; with `cache` the cached models, with `results` the repository's results and reports."""
     doomed = [ROOT / name for name in CACHES]
     doomed += [p for top in ("bench", "tests", "benchmarks") for p in (ROOT / top).rglob("__pycache__")]
-    if cache:
-        doomed.append(default_cache())
     if results:
         where = places()
         doomed += [where.results, where.database, where.reports]
@@ -33,6 +31,10 @@ def clean(cache: bool, results: bool, out: Reporter) -> int:
             path.unlink()
         freed += size
         out.line(f"removed {path} ({size_text(size)})")
+    if cache:
+        freed += _size(default_cache()) if default_cache().is_dir() else 0
+        remove_cache(default_cache())
+        out.line(f"removed the cached models in {default_cache()}")
     out.line(f"{size_text(freed)} freed" if freed else "nothing to remove")
     return 0
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from bench.commands.setup import engines_for, problems_for, server_path
 from bench.errors import UsageError
-from bench.grading.open import available
+from bench.grading import available
 from bench.host import busy_with, cores, cpu_model, ram_bytes
 from bench.models import default_cache
 from bench.paths import ROOT
@@ -70,15 +70,10 @@ def _existing(path: Path) -> Path:
 
 
 def _grading() -> list[Line]:
-    statuses = [s for s in available() if s.provider != "unsafe"]
+    statuses = available()
     some = any(s.works for s in statuses)
     return [
-        Line(
-            "ok" if s.works else "note" if some else "lack",
-            f"sandbox: {s.provider}",
-            s.detail,
-            "" if s.works else s.fix,
-        )
+        Line("ok" if s.works else "note" if some else "lack", f"sandbox: {s.provider}", s.reason or "works", s.fix)
         for s in statuses
     ]
 

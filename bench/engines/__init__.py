@@ -49,6 +49,10 @@ class Server(Protocol):
     log_path: Path
     pids: tuple[int, ...]
     """Processes on this host whose memory is the server's; empty where they cannot be seen."""
+    flags: tuple[str, ...]
+    """The server's arguments as it got them, model, alias, host and port included."""
+    threads: int
+    """Threads the server was given."""
 
     def alive(self) -> bool:
         """Whether our own process (or container) still runs."""

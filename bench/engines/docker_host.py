@@ -9,7 +9,7 @@ from urllib.parse import urlparse
 
 import docker
 import requests
-from docker.context import ContextAPI
+from docker.context import Context, ContextAPI
 from docker.errors import DockerException
 
 from bench.errors import ArmError
@@ -38,13 +38,11 @@ class DockerHost:
 
 
 def docker_host() -> DockerHost:
-    """Where to look: DOCKER_HOST, then the current docker context, then the usual sockets (rootless ones too)."""
+    """Where to look: DOCKER_HOST, then DOCKER_CONTEXT or the current docker context, then the usual sockets (rootless
+    ones too). Raises ArmError `engine_unavailable` for a context that does not exist."""
     if url := os.environ.get("DOCKER_HOST"):
         return DockerHost(url, "DOCKER_HOST")
-    try:
-        context = ContextAPI.get_current_context()
-    except (DockerException, ValueError, KeyError, OSError):
-        context = None
+    context = _context()
     if context is not None and context.name != "default" and context.Host:
         return DockerHost(str(context.Host), f"the docker context `{context.name}`")
     default = Path("/var/run/docker.sock")
@@ -52,6 +50,23 @@ def docker_host() -> DockerHost:
     if not default.exists() and rootless.exists():
         return DockerHost(f"unix://{rootless}", "the rootless engine")
     return DockerHost(None, "docker's default")
+
+
+def _context() -> Context | None:
+    named = os.environ.get("DOCKER_CONTEXT")
+    try:
+        found = ContextAPI.get_context(named) if named else ContextAPI.get_current_context()
+    except (DockerException, ValueError, KeyError, OSError) as error:
+        found = None
+        if not named:
+            raise ArmError("engine_unavailable", f"docker's current context cannot be read: {error}") from error
+    if found is None and named:
+        raise ArmError(
+            "engine_unavailable",
+            f"DOCKER_CONTEXT: expected a docker context, found none named `{named}`",
+            advice="`docker context ls` lists them",
+        )
+    return found
 
 
 def connect(timeout_s: float = 60) -> docker.DockerClient:
@@ -62,7 +77,7 @@ def connect(timeout_s: float = 60) -> docker.DockerClient:
         if host.named_by == "DOCKER_HOST" or host.url is None:
             client = docker.from_env(timeout=int(timeout_s))
         else:
-            context = ContextAPI.get_current_context()
+            context = _context()
             tls = context.TLSConfig if context is not None and context.Host == host.url else None
             client = docker.DockerClient(base_url=host.url, timeout=int(timeout_s), tls=tls or False)
         client.ping()

@@ -1,4 +1,4 @@
-"""From a started server to a ready one: the process is watched, `/health` followed, and the answer proved to be ours."""
+"""From a started server to a ready one: watch the process, follow `/health`, prove that the answer is ours."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import httpx
 from bench.engines import logs
 from bench.errors import ArmError
 
-POLL_S = 0.2
+POLL_S = 0.1
 _PROBE_S = 1.0
 FOREIGN_GRACE_S = 5.0
 """How long a server with another name may answer on our port before it is `wrong_server`, seconds. Our own process
@@ -51,7 +51,7 @@ def wait_until_ready(
     started: float,
     limit_s: float,
     commit: str | None = None,
-    foreign_grace_s: float = FOREIGN_GRACE_S,
+    foreign_grace_s: float | None = None,
 ) -> float:
     """Wait until the server is ready; returns the load time in ms, from `started` (monotonic seconds) to healthy.
 
@@ -84,7 +84,7 @@ def wait_until_ready(
                 foreign_since = None
             else:
                 foreign_since = foreign_since or now
-                if now - foreign_since >= foreign_grace_s:
+                if now - foreign_since >= (FOREIGN_GRACE_S if foreign_grace_s is None else foreign_grace_s):
                     raise ArmError(
                         "wrong_server",
                         f"another server answers at {base_url}: expected the model {alias}, found"

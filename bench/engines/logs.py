@@ -87,7 +87,7 @@ _SIGNS: tuple[_Sign, ...] = (
         advice="check the GPU driver with nvidia-smi",
     ),
     _sign(
-        r"missing tensor '(?P<name>[^']+)'",
+        r"missing tensor '(?P<name>[^']+)'|error loading model:.* tensor '(?P<name2>[^']+)' not found",
         "model_incompatible",
         "the file lacks the tensor {name}",
         "the file's header announces more than it holds; see its block count. Loading it again will not help",
@@ -119,7 +119,8 @@ _SIGNS: tuple[_Sign, ...] = (
         _NEWER,
     ),
     _sign(
-        r"chat template parsing error|failed to initialize chat template|supplied chat template is not supported"
+        r"chat_templates_init: error: .+|chat template parsing error|failed to initialize chat template"
+        r"|supplied chat template is not supported"
         r"|failed to (apply|parse) (the )?chat template",
         "template_error",
         "{line}",

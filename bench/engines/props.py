@@ -80,7 +80,7 @@ def parse_props(data: Mapping[str, Any]) -> Props:
         n_ctx=_whole(settings.get("n_ctx")),
         build_info=_text(data.get("build_info")),
         sampler={
-            name: value
+            name: _rounded(value)
             for name in _SAMPLER_FIELDS
             if isinstance(value := params.get(name), int | float) and not isinstance(value, bool)
         },
@@ -144,7 +144,11 @@ def differences(arm: Arm, props: Props, facts: LogFacts) -> list[Difference]:
     for name, wish, seen in (("kv_k", arm.kv_k, facts.kv_k), ("kv_v", arm.kv_v, facts.kv_v)):
         if seen is not None and seen.lower() != wish.lower():
             out.append(Difference(name, wish, seen))
-    if facts.flash_attention is not None and facts.flash_attention != arm.flash_attention:
+    if (
+        arm.flash_attention != "auto"
+        and facts.flash_attention is not None
+        and facts.flash_attention != arm.flash_attention
+    ):
         out.append(Difference("flash_attention", arm.flash_attention, facts.flash_attention))
     if facts.verbose:
         out += _override_differences(arm, facts)
@@ -178,16 +182,23 @@ def _override_differences(arm: Arm, facts: LogFacts) -> list[Difference]:
 
 
 def _same_value(kind: str, expected: str, found: str) -> bool:
-    if kind == "float":
-        try:
+    try:
+        if kind == "int":
+            return int(expected) == int(found)
+        if kind == "float":
             return math.isclose(float(expected), float(found), rel_tol=1e-5, abs_tol=1e-6)
-        except ValueError:
-            return False
-    return expected.strip() == found.strip()
+    except ValueError:
+        return False
+    return expected == found
 
 
 def _mapping(value: object) -> Mapping[str, Any]:
     return value if isinstance(value, Mapping) else {}
+
+
+def _rounded(value: float | int) -> float | int:
+    """0.6 for the 0.6000000238418579 that single precision makes of it."""
+    return value if isinstance(value, int) else float(f"{value:.7g}")
 
 
 def _text(value: object) -> str | None:

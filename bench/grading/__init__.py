@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+if TYPE_CHECKING:
+    from bench.grading.calibration import Calibration
+    from bench.grading.pool import SandboxGrader
+    from bench.grading.providers import ProviderStatus
+    from bench.suites import Suite
 
 Outcome = Literal[
     "passed",
@@ -51,6 +57,8 @@ class GradeJob:
     expected: tuple[str, ...]
     """Ids of the tests that must run and pass; counted by the suite, never by the solution."""
     limits: Limits = Limits()
+    bindings: tuple[tuple[str, str, str], ...] = ()
+    """Counterfactuals only: (class or "" for the module, missing name, name of the candidate that is bound to it)."""
 
 
 @dataclass(frozen=True)
@@ -81,6 +89,14 @@ class Verdict:
     """Marks beside the verdict, such as `frame_walking`; empty when nothing was seen."""
     wall_ms: float | None = None
     cpu_ms: float | None = None
+    owner: str = ""
+    """For `interface`: the class that lacks the name; empty for the module."""
+    candidates: tuple[str, ...] = ()
+    """For `interface`: offered names of compatible signature that the tests do not use, closest first."""
+    provider: str = ""
+    """Where the code ran. `unsafe` is the mark of a grade without isolation."""
+    left_behind: bool = False
+    """A process was still there when the grade ended; it was killed."""
 
     @property
     def passed(self) -> bool:
@@ -103,3 +119,34 @@ class Grader(Protocol):
 
     def close(self) -> None:
         """Leave no process and no file behind."""
+
+
+def available(docker_client: Any | None = None) -> list[ProviderStatus]:
+    """Which isolating providers work here, best first, each with the fix where it does not. Starts each for a moment."""
+    from bench.grading.providers import available as look
+
+    return look(docker_client)
+
+
+def open_grader(provider: str = "auto", workers: int = 1, docker_client: Any | None = None) -> SandboxGrader:
+    """Open a grader: `auto` (bubblewrap, else container), `bubblewrap`, `container`, or `unsafe` when asked for by name.
+
+    Raises BenchError with the fix when the provider does not work here.
+    """
+    from bench.grading.providers import open_grader as opener
+
+    return opener(provider, workers, docker_client)
+
+
+def calibrate(grader: Grader, suite: Suite) -> Calibration:
+    """Grade every level's reference solution in this grader. Raises BenchError when one fails."""
+    from bench.grading.calibration import calibrate as measure
+
+    return measure(grader, suite)
+
+
+def counterfactual(grader: Grader, job: GradeJob, verdict: Verdict) -> Verdict | None:
+    """The verdict if each missing name were bound to the solution's closest candidate; None where there is none."""
+    from bench.grading.counterfactual import counterfactual as again
+
+    return again(grader, job, verdict)

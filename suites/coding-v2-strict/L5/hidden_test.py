@@ -5,6 +5,7 @@ import inspect
 import solution
 from solution import Job, JobQueue, RetryPolicy
 
+
 def same(got, want):
     """Equal in value and in type at every depth: an object that calls itself equal to anything proves nothing."""
     if type(got) is not type(want):
@@ -116,6 +117,7 @@ def test_queue_leaves_retries_to_the_policy():
     seen, processor = [], Flaky(0)
 
     def run(self, fn, data):
+        check([isinstance(self, RetryPolicy), callable(fn)], [True, True])
         seen.append(data)
         return len(seen) == 2, 3
 

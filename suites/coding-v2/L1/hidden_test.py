@@ -1,5 +1,6 @@
 from solution import JobQueue
 
+
 def same(got, want):
     """Equal in value and in type at every depth: an object that calls itself equal to anything proves nothing."""
     if type(got) is not type(want):

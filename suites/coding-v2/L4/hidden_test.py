@@ -4,21 +4,30 @@ assumed about how the queue guards itself."""
 
 import sys
 import threading
+from contextlib import contextmanager
 
-LIMIT_S = 10.0
-"""Far more than any of this takes; a thread that is not done by then waits for ever."""
-HELD_S = 0.2
-"""How long to look at the other thread when it waits for something that is not a lock of `threading`."""
+import solution
+from solution import JobQueue
+
+LIMIT_S = 5.0
+"""Far more than a call takes; a thread that is not done by then waits for ever."""
+LOOK_S, GLANCE_S, LOOKS = 0.5, 0.05, 4
+"""How long to wait for the other thread where it is held up by something that is not a lock of `threading`: that
+cannot be seen, so after a few long looks short ones have to do."""
 REAL = {"Lock": threading.Lock, "RLock": threading.RLock}
 waiting_for_lock = {}
 """Thread id -> what to call when that thread has to wait for a lock."""
+unseen = 0
+"""How often a thread was held up by something else."""
 
 
-class Watched:
+class WatchedLock:
     """A lock that tells when a thread has to wait for it."""
 
-    def __init__(self, real):
-        self._real = real
+    make = REAL["Lock"]
+
+    def __init__(self):
+        self._real = type(self).make()
 
     def acquire(self, blocking=True, timeout=-1):
         if self._real.acquire(False):
@@ -38,19 +47,24 @@ class Watched:
         return getattr(self._real, name)
 
 
-class watched_locks:
-    """Inside, `threading.Lock` and `threading.RLock` make watched locks."""
-
-    def __enter__(self):
-        threading.Lock = lambda: Watched(REAL["Lock"]())
-        threading.RLock = lambda: Watched(REAL["RLock"]())
-
-    def __exit__(self, *_):
-        threading.Lock, threading.RLock = REAL["Lock"], REAL["RLock"]
+class WatchedRLock(WatchedLock):
+    make = REAL["RLock"]
 
 
-with watched_locks():
-    from solution import JobQueue
+@contextmanager
+def watched_locks():
+    """Inside, `threading.Lock` and `threading.RLock` make watched locks, also under the solution's names for them."""
+    watched = {"Lock": WatchedLock, "RLock": WatchedRLock}
+    places = [(threading, name, name) for name in REAL]
+    places += [(solution, name, kind) for name, value in vars(solution).items() for kind in REAL if value is REAL[kind]]
+    for place, name, kind in places:
+        setattr(place, name, watched[kind])
+    try:
+        yield
+    finally:
+        for place, name, kind in places:
+            setattr(place, name, REAL[kind])
+
 
 def same(got, want):
     """Equal in value and in type at every depth: an object that calls itself equal to anything proves nothing."""
@@ -99,12 +113,12 @@ class Call(threading.Thread):
             if self.lines == self.hold_at:
                 self.held = True
                 self.stopped.set()
-                self.go_on.wait(LIMIT_S)
+                self.go_on.wait()
         return self.trace
 
-    def result(self):
-        """What the call returned. Raises what it raised."""
-        self.join(0.0 if Call.stuck else LIMIT_S)
+    def result(self, limit_s=LIMIT_S):
+        """What the call returned. An assertion fails if it raised, or if it does not return."""
+        self.join(0.0 if Call.stuck else limit_s)
         if self.is_alive():
             Call.stuck = True
             raise AssertionError("a call does not return: the threads wait for each other")
@@ -117,7 +131,8 @@ def alone(function):
     """The call in a thread of its own, so that a queue that locks itself out fails and does not hang."""
     call = Call(function)
     call.start()
-    return call.result()
+    call.stopped.wait(LIMIT_S)
+    return call.result(1.0)
 
 
 def each_interleaving(make):
@@ -125,6 +140,7 @@ def each_interleaving(make):
 
     `make()` gives a first and a second function and one that checks what they returned.
     """
+    global unseen
     hold_at = 0
     while True:
         hold_at += 1
@@ -134,9 +150,7 @@ def each_interleaving(make):
             first.start()
             first.stopped.wait(LIMIT_S)
             second.start()
-            # A lock of another kind is not seen: then a short while has to do.
-            if not second.stopped.wait(HELD_S if hold_at > 1 else 5 * HELD_S):
-                first.go_on.set()
+            unseen += not second.stopped.wait(LOOK_S if unseen < LOOKS else GLANCE_S)
             first.go_on.set()
             check_both(first.result(), second.result())
         if not first.held:
@@ -152,13 +166,14 @@ def filled(n):
 
 
 def test_one_thread_works_in_order():
-    queue, seen = JobQueue(), []
+    seen = []
 
     def square(data):
         seen.append(data)
         return data * data
 
     def work():
+        queue = JobQueue()
         check([queue.add_job(name, data) for name, data in (("c", 3), ("a", 1), ("b", 2))], ["c", "a", "b"])
         assert queue.get_result("a") is None
         check([queue.process_next(square) for _ in range(3)], ["c", "a", "b"])
@@ -167,7 +182,8 @@ def test_one_thread_works_in_order():
         check([queue.get_result(name) for name in ("a", "b", "c")], [1, 4, 9])
         assert queue.get_result("elsewhere") is None
 
-    alone(work)
+    with watched_locks():
+        alone(work)
 
 
 def test_two_threads_take_two_jobs():
@@ -265,7 +281,7 @@ def test_many_threads():
         for call in calls:
             call.start()
         for call in calls:
-            call.result()
+            call.result(3 * LIMIT_S)
     finally:
         sys.setswitchinterval(usual)
     alone(work)

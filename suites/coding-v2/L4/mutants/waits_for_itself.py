@@ -7,6 +7,10 @@ class JobQueue:
         self._waiting = []
         self._results = {}
 
+    def _store(self, job_id, result):
+        with self._lock:
+            self._results[job_id] = result
+
     def add_job(self, job_id, data):
         with self._lock:
             self._waiting.append((job_id, data))

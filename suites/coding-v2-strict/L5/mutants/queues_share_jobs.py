@@ -1,4 +1,3 @@
-import time
 import heapq
 from dataclasses import dataclass
 from itertools import count
@@ -22,17 +21,17 @@ class RetryPolicy:
             try:
                 fn(data)
             except Exception:
-                time.sleep(2 ** (attempt - 1))
                 continue
             return True, attempt
         return False, self.max_attempts
 
 
 class JobQueue:
+    _heap = []
+
     def __init__(self):
         self._policy = RetryPolicy()
         self._arrivals = count()
-        self._heap = []
 
     def add_job(self, job_id, data, priority=0):
         job = Job(job_id, data, priority)

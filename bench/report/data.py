@@ -1,0 +1,66 @@
+"""What a report says, as data: every figure from a view."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import duckdb
+
+from bench.database import snapshot
+from bench.report.runs import NoResults, resolve_run
+from bench.report.values import plain
+
+__all__ = ["QUERIES", "NoResults", "report_data", "resolve_run"]
+
+_LONGEST_TEXT = 20_000
+"""Characters of a text in the data; the store has all of it."""
+
+QUERIES: dict[str, str] = {
+    "run": "from runs_latest where run_id = $run",
+    "arms": "from arms_latest where run_id = $run order by position nulls last, arm_id",
+    "levels": "from levels where run_id = $run order by level_index, level_id",
+    "summary": """
+        select s.*, g.comparable_group
+        from arm_summary s left join comparable_groups g using (run_id, arm_id)
+        where run_id = $run
+        order by comparable_group nulls last, mean_score desc nulls last, arm_id, identity""",
+    "level_pass_rates": """
+        from level_pass_rates where run_id = $run order by level_index nulls last, level_id, arm_id, identity""",
+    "iteration_scores": "from iteration_scores where run_id = $run order by arm_id, identity, iteration",
+    "failures": """
+        from failures where run_id = $run
+        order by arm_id, identity, level_index nulls last, level_id, n desc, kind""",
+    "interface_misses": "from interface_misses where run_id = $run order by arm_id, level_id, n desc, missing_name",
+    "missing": "from missing where run_id = $run order by arm_id, identity, iteration, level_id",
+    "identities": "from identities where run_id = $run order by arm_id, identity",
+    "comparability": "from comparability where run_id = $run order by aspect",
+    "caveats": """
+        from caveats where run_id = $run
+        order by case level when 'error' then 0 when 'warning' then 1 else 2 end, arm_id nulls first, rule, text""",
+}
+"""The tables of a report, each one query over the views."""
+
+
+def report_data(connection: duckdb.DuckDBPyConnection, run_id: str) -> dict[str, Any]:
+    """Everything a report of a run says, as strict JSON has it: no NaN, times as text. `run` is an object, the rest
+    are lists of objects.
+
+    The connection is fixed on this run by it; see `bench.database.snapshot`.
+    """
+    snapshot(connection, [run_id])
+    out: dict[str, Any] = {}
+    for name, sql in QUERIES.items():
+        cursor = connection.execute(sql, {"run": run_id})
+        columns = [d[0] for d in cursor.description or ()]
+        out[name] = [
+            {column: _cut(plain(value)) for column, value in zip(columns, row, strict=True)}
+            for row in cursor.fetchall()
+        ]
+    out["run"] = out["run"][0] if out["run"] else {"run_id": run_id}
+    return out
+
+
+def _cut(value: Any) -> Any:
+    if isinstance(value, str) and len(value) > _LONGEST_TEXT:
+        return value[:_LONGEST_TEXT] + "…"
+    return value

@@ -1,0 +1,64 @@
+"""Text that somebody else wrote, inside Markdown: as text, never as markup.
+
+A model's answer may hold HTML, links, tables, fences, control characters and text that runs from right to left.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+
+# An underscore inside a word is one to every renderer; at its edge it may be emphasis.
+_SPECIAL = re.compile(r"[\\`*\[\]|~$^{}]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])")
+_CONTROL = re.compile(
+    r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ufff9-\ufffb]"
+)
+_LEADING = re.compile(r"^(?:[#+=:-]|\d+[.)])")
+
+
+class Safe(str):
+    """Markdown that was put together here, from parts that were escaped."""
+
+    __slots__ = ()
+
+
+def visible(text: str) -> str:
+    """Control characters and marks of text direction as `\\u202e`: to be seen, and without effect."""
+    return _CONTROL.sub(lambda m: f"\\u{ord(m[0]):04x}", text)
+
+
+def inline(value: object, limit: int = 300) -> Safe:
+    """Text for a cell or a sentence: one line, every sign of Markdown and HTML taken literally, cut at `limit`."""
+    if isinstance(value, Safe):
+        return value
+    text = " ".join(str(value).split())
+    if len(text) > limit:
+        text = text[: limit - 1] + "…"
+    text = visible(text)
+    text = _SPECIAL.sub(lambda m: "\\" + m[0], text)
+    text = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").replace("@", "&#64;")
+    # Renderers make links of bare addresses.
+    text = re.sub(r"(?i)\b(https?|ftp|mailto|xmpp)(:)", r"\1&#58;", text)
+    text = re.sub(r"(?i)\bwww\.", "www&#46;", text)
+    text = re.sub(r"#(?=\d)", "&#35;", text)
+    return Safe("\\" + text if _LEADING.match(text) and not text[0].isdigit() else text)
+
+
+def fenced(text: str, language: str = "", *, lines: int = 40, width: int = 200) -> Safe:
+    """Text as a code block, behind a fence longer than any inside it; cut after so many lines."""
+    text = text.replace("\r\n", "\n").replace("\r", "\n")
+    rows = [visible(row if len(row) <= width else row[: width - 1] + "…") for row in text.strip("\n").split("\n")]
+    if len(rows) > lines:
+        rows = [*rows[:lines], f"… ({len(rows) - lines} more lines)"]
+    longest = max((len(m) for row in rows for m in re.findall(r"`+", row)), default=0)
+    fence = "`" * max(3, longest + 1)
+    return Safe("\n".join([fence + language, *rows, fence]))
+
+
+def table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, right: Iterable[int] = ()) -> Safe:
+    """A pipe table; the columns numbered in `right` are set to the right."""
+    to_right = set(right)
+    head = "| " + " | ".join(inline(c) for c in columns) + " |"
+    rule = "|" + "|".join("---:" if i in to_right else "---" for i in range(len(columns))) + "|"
+    body = ["| " + " | ".join(inline(v) for v in row) + " |" for row in rows]
+    return Safe("\n".join([head, rule, *body]))

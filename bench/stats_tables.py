@@ -1,0 +1,38 @@
+"""Constants that the views need as tables: exact quantiles, and the thresholds of the rules.
+
+The quantiles are stored as data, so that a query does not wait for SciPy; a test compares every one with SciPy.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+
+from bench.answer import FALLBACK_RULES
+
+_T_FILE = Path(__file__).parent / "sql" / "t_quantiles.csv"
+
+RULE_SETTINGS: dict[str, tuple[float, str]] = {
+    "min_iterations": (10.0, "Fewer iterations than this are a caveat."),
+    "context_margin": (0.05, "Part by which the context should exceed prompt and answer limit together."),
+}
+"""Thresholds of the caveat rules, each with what it means."""
+
+
+@cache
+def t_quantiles() -> list[tuple[int, float]]:
+    """(degrees of freedom, 0.975 quantile of Student's t), 1 to 1000: what a two-sided 95 % interval needs."""
+    rows = [line.split(",") for line in _T_FILE.read_text("ascii").splitlines()[1:]]
+    return [(int(df), float(t)) for df, t in rows]
+
+
+def constant_tables() -> list[str]:
+    """SQL statements that make the constant tables in the current schema."""
+    quantiles = ", ".join(f"({df}, {t!r}::double)" for df, t in t_quantiles())
+    settings = ", ".join(f"('{name}', {value!r}::double, '{text}')" for name, (value, text) in RULE_SETTINGS.items())
+    rules = ", ".join(f"('{rule}')" for rule in sorted(FALLBACK_RULES))
+    return [
+        f"create or replace table t_quantiles as from (values {quantiles}) t(df, t975)",
+        f"create or replace table rule_settings as from (values {settings}) t(name, value, meaning)",
+        f"create or replace table fallback_rules as from (values {rules}) t(rule)",
+    ]

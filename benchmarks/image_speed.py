@@ -1,0 +1,103 @@
+"""Whether the CPU image decodes as fast as the embedded engine.
+
+    python -m benchmarks.image_speed [--image REF] [--rounds 9] [--tokens 128] [--floor 0.9]
+
+Loads the smoke model in both, asks them in turns (so that what else the machine does hits both alike), and compares the
+rates of each pair. An idle server waits without using the CPU, so both can be loaded. Exit code 1 when the median of the
+ratios is below the floor. A busy machine is named: spin waits make decoding collapse on it, and the pairs scatter.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import sys
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+
+import psutil
+
+from bench import host, image, models, presets
+from bench.engines import Server, health
+from bench.engines.container import ContainerEngine
+from bench.engines.docker_host import connect
+from bench.engines.process import ProcessEngine
+from bench.paths import ROOT
+
+BODY = {
+    "messages": [{"role": "user", "content": "Write a long story about a lighthouse keeper who counts ships."}],
+    "temperature": 0,
+    "seed": 1,
+    "ignore_eos": True,
+    "cache_prompt": False,
+}
+
+
+def rate(server: Server, tokens: int) -> tuple[float, float]:
+    """(decode, prompt) rates of one answer, tokens per second, from the server's raw timings."""
+    with health.client(600.0) as http:
+        reply = http.post(f"{server.base_url}/v1/chat/completions", json={**BODY, "max_tokens": tokens})
+    reply.raise_for_status()
+    t = reply.json()["timings"]
+    return (t["predicted_n"] - 1) / t["predicted_ms"] * 1000, t["prompt_n"] / t["prompt_ms"] * 1000
+
+
+def main() -> int:
+    """Compare and report; 1 below the floor."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--image", help="image to measure (default: the newest CPU image that this project built)")
+    parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--tokens", type=int, default=128)
+    parser.add_argument("--floor", type=float, default=0.9)
+    wishes = parser.parse_args()
+
+    ref = wishes.image or image.find_image(connect(), "cpu")
+    if ref is None:
+        print("expected a CPU image, found none: make it with `invoke build-llama --backend cpu`")
+        return 2
+    lineup = presets.load_lineup("smoke", ROOT)
+    arm = replace(presets.load_arm(lineup.arms[0], ROOT), threads=host.cores(), port=0)
+    model = models.obtain(arm.model, models.default_cache()).path
+    print(f"{model.name}, {host.cores()} threads, {host.cpu_model()}")
+    busy = host.busy_with()
+    if busy:
+        print(f"warning: the machine is busy ({busy}); the ratio below is worth less")
+    pairs: list[tuple[float, float]] = []
+    prompts: list[tuple[float, float]] = []
+    with tempfile.TemporaryDirectory() as folder:
+        embedded = ProcessEngine().start(arm, model, Path(folder) / "embedded.log")
+        try:
+            contained = ContainerEngine(ref).start(arm, model, Path(folder) / "container.log")
+            try:
+                print(f"container: {ref}, {contained.identity.fingerprint}; embedded: {embedded.identity.wheel}")
+                rate(embedded, 16), rate(contained, 16)
+                for i in range(wishes.rounds):
+                    # Who goes first alternates: the second may find a warmer or a hotter machine.
+                    first = [contained, embedded] if i % 2 else [embedded, contained]
+                    seen = {server.base_url: rate(server, wishes.tokens) for server in first}
+                    c, e = seen[contained.base_url], seen[embedded.base_url]
+                    pairs.append((c[0], e[0]))
+                    prompts.append((c[1], e[1]))
+                    print(f"  container {c[0]:7.1f}  embedded {e[0]:7.1f} tok/s  ratio {c[0] / e[0]:.3f}")
+            finally:
+                contained.stop()
+        finally:
+            embedded.stop()
+    ratios = sorted(c / e for c, e in pairs)
+    ratio = statistics.median(ratios)
+    load = psutil.getloadavg()[0]
+    print(
+        f"decode: container {statistics.median(c for c, _ in pairs):.1f}, embedded"
+        f" {statistics.median(e for _, e in pairs):.1f} tok/s; ratio {ratio:.3f} (from {ratios[0]:.3f} to"
+        f" {ratios[-1]:.3f}, {len(ratios)} pairs); prompt ratio {statistics.median(c / e for c, e in prompts):.3f};"
+        f" load {load:.1f}"
+    )
+    if ratio < wishes.floor:
+        print(f"expected a ratio of at least {wishes.floor}")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

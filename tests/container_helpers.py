@@ -1,0 +1,94 @@
+"""What the tests of images and containers share: the engine, an image with the stub as its server, and the real one."""
+
+from __future__ import annotations
+
+import io
+import os
+import shutil
+import tarfile
+import tempfile
+from pathlib import Path
+from typing import NoReturn
+
+import docker
+import pytest
+from docker.errors import ImageNotFound
+from engine_helpers import STUB
+
+from bench import image
+from bench.engines.container_owner import KIND_LABEL
+from bench.engines.docker_host import connect
+from bench.errors import ArmError
+
+PYTHON_BASE = "gguf-bench/base-python:bookworm"
+STUB_IMAGE = "gguf-bench/test-stub:latest"
+
+
+def missing(what: str, how: str) -> NoReturn:
+    """Under CI a thing that is not there is a failure; elsewhere the test says what it would take."""
+    if os.environ.get("CI"):
+        pytest.fail(f"{what} is missing: {how}")
+    pytest.skip(f"{what} is missing: {how}")
+
+
+def docker_client() -> docker.DockerClient:
+    """The engine, or no test."""
+    try:
+        return connect()
+    except ArmError as error:
+        missing("a Docker engine", str(error))
+
+
+def stub_image(client: docker.DockerClient, name: str = STUB_IMAGE, library: str = "libggml-cpu-stub.so") -> str:
+    """An image whose /app/llama-server is the stub, with the library of a backend beside it."""
+    try:
+        client.images.get(PYTHON_BASE)
+    except ImageNotFound:
+        missing(PYTHON_BASE, f"containers/debian-base.sh {PYTHON_BASE} python3")
+    with tempfile.TemporaryDirectory() as folder:
+        context = Path(folder)
+        shutil.copyfile(STUB, context / "stub.py")
+        (context / "llama-server").write_text('#!/bin/sh\nexec python3 /app/stub.py "$@"\n')
+        (context / "llama-server").chmod(0o755)
+        (context / library).write_text("")
+        (context / "Dockerfile").write_text(
+            f"FROM {PYTHON_BASE}\nCOPY . /app/\nENV LLAMA_ARG_CTX_SIZE=7 STUB_FROM_IMAGE=1\n"
+            'USER 10001:10001\nENTRYPOINT ["/app/llama-server"]\n'
+        )
+        client.images.build(path=str(context), tag=name, rm=True)
+    return name
+
+
+def cpu_image(client: docker.DockerClient) -> str:
+    """The real CPU image, or no test."""
+    found = image.find_image(client, "cpu")
+    if found is None:
+        missing("the CPU image", "invoke build-llama --backend cpu (docs/container.md)")
+    return found
+
+
+def ours(client: docker.DockerClient) -> set[str]:
+    """Names of this project's containers, running or not."""
+    found = client.containers.list(all=True, filters={"label": KIND_LABEL}, ignore_removed=True)
+    return {str(container.name) for container in found}
+
+
+def copy_out(client: docker.DockerClient, ref: str, folder: Path) -> Path:
+    """The image's server with its libraries on this machine."""
+    container = client.containers.create(ref, entrypoint=["/bin/true"])
+    try:
+        stream, _ = container.get_archive("/opt/llama")
+        data = io.BytesIO(b"".join(stream))
+    finally:
+        container.remove(force=True)
+    with tarfile.open(fileobj=data) as archive:
+        archive.extractall(folder, filter="data")
+    return folder / "llama" / "llama-server"
+
+
+def docker_cli() -> str:
+    """Docker's command line, or no test."""
+    found = shutil.which("docker")
+    if found is None:
+        missing("the docker command", "install docker-cli")
+    return found

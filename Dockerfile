@@ -97,7 +97,6 @@ COPY --from=build /opt/llama /opt/llama
 # A user without a name, a home or any rights; the engine may set another that can read the model.
 USER 10001:10001
 WORKDIR /opt/llama
-ENV PATH=/opt/llama:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 EXPOSE 8080
 # The bench asks /health itself: a probe that starts a process every few seconds would disturb what is measured.
 HEALTHCHECK NONE

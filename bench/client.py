@@ -10,12 +10,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import httpcore
 import httpx
 
 from bench.errors import UsageError
 from bench.stream import EventReader, Failure, ReplyOutcome, StreamError, Transcript, classify_error, whole_text
-from bench.transport import LimitedTransport, LimitReached, Limits
+from bench.transport import Disconnected, LimitedTransport, LimitReached, Limits
 
 __all__ = ["ASKED_AGAIN", "Reply", "ReplyOutcome", "Request", "ask", "ask_with_retries", "count_tokens", "decode_rate"]
 
@@ -133,13 +132,11 @@ def ask(
         failure = Failure(reached.outcome, reached.detail)
     except StreamError as error:
         failure = Failure("protocol_error", str(error))
-    except (httpcore.RemoteProtocolError, httpcore.LocalProtocolError) as error:
+    except Disconnected as error:
         # After the headers this is a body that was cut short: a server that died in the middle of an answer.
-        outcome: ReplyOutcome = "stream_error" if status else "transport_error"
-        failure = Failure(outcome, _said(error))
-    except (httpcore.NetworkError, httpcore.TimeoutException) as error:
-        failure = Failure("transport_error", _said(error))
-    except (httpx.HTTPError, httpx.InvalidURL, httpcore.UnsupportedProtocol) as error:
+        outcome: ReplyOutcome = "stream_error" if status and not error.reset else "transport_error"
+        failure = Failure(outcome, str(error)[:500])
+    except (httpx.HTTPError, httpx.InvalidURL) as error:
         failure = Failure("protocol_error", _said(error))
     total_ms = (time.monotonic() - limits.started) * 1000
     notes = "; ".join(said.notes) or None
@@ -209,9 +206,7 @@ def count_tokens(base_url: str, text: str, *, limit_s: float = 30.0) -> int | No
         with _client(limits) as client:
             got = client.post(_url(base_url, "/tokenize"), json={"content": text, "add_special": False})
             tokens = got.json()["tokens"] if got.status_code == 200 else None
-    except (LimitReached, httpx.HTTPError, httpx.InvalidURL, httpcore.NetworkError, httpcore.TimeoutException):
-        return None
-    except (httpcore.ProtocolError, httpcore.UnsupportedProtocol, ValueError, KeyError, TypeError):
+    except (LimitReached, Disconnected, httpx.HTTPError, httpx.InvalidURL, ValueError, KeyError, TypeError):
         return None
     return len(tokens) if isinstance(tokens, list) else None
 
@@ -234,9 +229,10 @@ def _exchange(
         if response.status_code != 200 or kind in ("application/json", "text/html"):
             return _no_stream(response, kind)
         events = EventReader()
-        # iter_raw is the cheaper one; only an encoded body needs decoding (none was asked for).
+        # The stream itself is the cheapest to read; only an encoded body needs decoding (none was asked for).
         encoded = response.headers.get("content-encoding", "identity").strip().lower() not in ("", "identity")
-        for data in response.iter_bytes() if encoded else response.iter_raw():
+        assert isinstance(response.stream, httpx.SyncByteStream)
+        for data in response.iter_bytes() if encoded else response.stream:
             now = time.monotonic()
             now_ms = (now - limits.started) * 1000
             for field_name, value in events.feed(data):

@@ -9,7 +9,7 @@ import secrets
 import shutil
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -325,13 +325,16 @@ def find_image(client: docker.DockerClient, backend: str, pin: Pin | None = None
     return None
 
 
-def remove_ours(client: docker.DockerClient) -> list[str]:
-    """Remove every image that carries this project's label, and nothing else; one line for each, removed or not.
+def remove_ours(client: docker.DockerClient, kinds: Collection[str] | None = None) -> list[str]:
+    """Remove every image that carries this project's label (of these kinds), and nothing else; one line for each,
+    removed or not.
 
     Docker's build cache is not touched: it cannot be told apart from other projects'.
     """
     out = []
     for image in list_images(client):
+        if kinds is not None and image.kind not in kinds:
+            continue
         for name in image.refs or (image.image_id,):
             try:
                 client.images.remove(name)

@@ -26,7 +26,7 @@ _MATTERS = re.compile(
 )
 _WRAPPER = re.compile(
     r"executor failed running|did not complete successfully|failed to solve|ninja: build stopped"
-    r"|^>|^-{3,}$|^Dockerfile:\d+"
+    r"|^\s*>|^-{3,}$|^Dockerfile:\d+"
 )
 
 

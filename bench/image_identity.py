@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
 import docker
+import requests
 from docker.errors import APIError, ContainerError, DockerException, ImageNotFound
 from docker.models.images import Image
 
@@ -135,8 +137,15 @@ def run_once(
         if e.status_code in (400, 404) or "executable file not found" in str(e) or "no such file" in str(e):
             return 127, str(e)
         raise ArmError("engine_unavailable", f"the Docker engine could not run a container: {e}") from e
+    except requests.RequestException as e:
+        # A client's wait that runs out looks like a lost connection.
+        raise ArmError(
+            "engine_unavailable",
+            f"`{' '.join([*entrypoint, *command])}` did not end within {limit_s:g} s in a container",
+        ) from e
     finally:
-        container.remove(force=True, v=True)
+        with contextlib.suppress(APIError, requests.RequestException):
+            container.remove(force=True, v=True)
 
 
 def _find_server(client: docker.DockerClient, image: Image, config: Mapping[str, Any]) -> tuple[list[str], str]:

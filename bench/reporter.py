@@ -51,6 +51,9 @@ class Reporter(Protocol):
     def download(self, name: str, done: int, total: int | None) -> None:
         """Bytes of a download so far; `done == total` ends it."""
 
+    def progress(self, what: str, done: int, total: int) -> None:
+        """So many of a number of like things are done; `done == total` ends it."""
+
     def begin_arm(self, arm_id: str, position: int, arms: int, questions: int) -> None:
         """An arm starts; so many questions are to be asked."""
 
@@ -98,6 +101,14 @@ class PlainReporter:
             self._shown[name] = step
             of = f" of {total / 1e6:.0f}" if total else ""
             self.line(f"downloading {name}: {done / 1e6:.0f}{of} MB")
+
+    def progress(self, what: str, done: int, total: int) -> None:
+        step = 10 * done // max(1, total)
+        if step > self._shown.get(what, 0):
+            self._shown[what] = step
+            self.line(f"{what}: {done} of {total}")
+        if done >= total:
+            self._shown.pop(what, None)
 
     def begin_arm(self, arm_id: str, position: int, arms: int, questions: int) -> None:
         self._arm, self._earned = f"[{position}/{arms} {arm_id}]", 0.0
@@ -159,6 +170,17 @@ class LiveReporter:
         if total is not None and done >= total:
             self._downloads.pop(name)
             self._end_downloads()
+
+    def progress(self, what: str, done: int, total: int) -> None:
+        now = time.monotonic()
+        if done >= total:
+            self._status.stop()
+            self.line(f"{what}: {done} of {total}")
+        elif now - self._drawn_at > 0.1:
+            self._drawn_at = now
+            bar = "\u2501" * (24 * done // total)
+            self._status.start()
+            self._status.update(escape(f"{what}  {bar:<24}  {done}/{total}"))
 
     def _end_downloads(self) -> None:
         if self._progress is not None and not self._downloads:

@@ -71,6 +71,17 @@ class EventReader:
         if b"\r" in data:
             self._skip_lf = data.endswith(b"\r")
             data = data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+        if (
+            data.endswith(b"\n\n")
+            and data.find(b"\n") == len(data) - 2
+            and data.startswith(b"data: {")
+            and not (self._tail or self._data)
+        ):
+            # One event and nothing else, as nearly every token comes.
+            self._first = False
+            self._data.append(data[6:-2])
+            yield from self._dispatch()
+            return
         if len(self._tail) + len(data) > MAX_LINE and data.find(b"\n", 0, max(0, MAX_LINE - len(self._tail))) < 0:
             raise StreamError(f"a line of the stream is longer than {MAX_LINE} bytes")
         if b"\n" not in data:

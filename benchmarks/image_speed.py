@@ -2,9 +2,9 @@
 
     python -m benchmarks.image_speed [--image REF] [--rounds 9] [--tokens 128] [--floor 0.9]
 
-Loads the smoke model in both, asks them in turns (so that what else the machine does hits both alike), and compares the
-rates of each pair. An idle server waits without using the CPU, so both can be loaded. Exit code 1 when the median of the
-ratios is below the floor. A busy machine is named: spin waits make decoding collapse on it, and the pairs scatter.
+Loads the smoke model in both, asks them in turns (so that what else the machine does hits both alike), and compares
+the rates of each pair. An idle server waits without using the CPU, so both can be loaded. Exit code 1 when the median
+of the ratios is below the floor. A busy machine is named: spin waits make decoding collapse on it.
 """
 
 from __future__ import annotations
@@ -74,8 +74,8 @@ def main() -> int:
                 rate(embedded, 16), rate(contained, 16)
                 for i in range(wishes.rounds):
                     # Who goes first alternates: the second may find a warmer or a hotter machine.
-                    first = [contained, embedded] if i % 2 else [embedded, contained]
-                    seen = {server.base_url: rate(server, wishes.tokens) for server in first}
+                    both: list[Server] = [contained, embedded] if i % 2 else [embedded, contained]
+                    seen = {server.base_url: rate(server, wishes.tokens) for server in both}
                     c, e = seen[contained.base_url], seen[embedded.base_url]
                     pairs.append((c[0], e[0]))
                     prompts.append((c[1], e[1]))

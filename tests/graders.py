@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
 from bench.grading import open_grader
 from bench.grading.container import BASE_VARIABLE
 from bench.grading.pool import SandboxGrader

@@ -192,6 +192,21 @@ def test_a_server_that_ignores_sigterm_is_killed(engine: ContainerEngine, tmp_pa
     assert wait_for(lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids))
 
 
+@pytest.mark.docker
+def test_silence_longer_than_the_clients_timeout(stub: str, tmp_path: Path) -> None:
+    engine = ContainerEngine(stub, client=connect(2), memory_bytes=GIB)
+    steps = {"0": {"health": 200}, "6": {"log": "a late line"}, "7": {"exit": 3, "log": "the last line"}}
+    server = start(engine, tmp_path, make_arm(env=script(steps)))
+    try:
+        time.sleep(3.5)
+        assert server.alive(), "the watch must not take silence for the end"
+        assert wait_for(lambda: not server.alive(), 30)
+        assert server.last_lines(2) == ["a late line", "the last line"]
+        assert server.death() is not None
+    finally:
+        server.stop()
+
+
 # --- case 17: 503 while loading, then ready, or then dead -------------------------------------------------------------
 @pytest.mark.docker
 def test_known_reason_soon_after_the_exit(engine: ContainerEngine, tmp_path: Path) -> None:

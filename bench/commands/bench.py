@@ -22,7 +22,7 @@ from bench.planning import (
     spec_for,
     time_text,
 )
-from bench.report import make_report
+from bench.report.make import make_report
 from bench.report.summary import summary_table
 from bench.reporter import Reporter
 from bench.runner import RunEnd, run
@@ -58,7 +58,7 @@ def _cannot_run(choice: Choice, problems: dict[str, list[str]]) -> str:
 
 def _finish(end: RunEnd, choice: Choice, where: Places, out: Reporter) -> int:
     rebuild(where.results, where.database)
-    page = make_report(where.results, end.run_id, where.reports)
+    page = make_report(where.results, end.run_id, where.reports / end.run_id)
     connection, _ = connect(where.results)
     header, rows = summary_table(connection, end.run_id)
     out.line()

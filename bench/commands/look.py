@@ -11,8 +11,9 @@ from bench.options import one_of
 from bench.paths import ROOT, places
 from bench.planning import Wishes, size_text
 from bench.presets import load_arms, load_lineups
-from bench.query import query
-from bench.report import make_report, open_run, report_data
+from bench.report.data import report_data, resolve_run
+from bench.report.make import make_report
+from bench.report.query import query
 from bench.reporter import Reporter
 from bench.suites import load_suite
 
@@ -23,14 +24,13 @@ BAD_FILES = 3
 def report(run: str, results: str | None, as_json: bool, out: Reporter) -> int:
     """Write the report of a run, or print its data. 3 when unreadable files were left out."""
     where = places(results)
-    _, bad = connect(where.results)
+    connection, bad = connect(where.results)
+    run_id = resolve_run(connection, run)
     if as_json:
-        connection, run_id = open_run(where.results, run)
         out.line(json_module.dumps(report_data(connection, run_id), indent=2, allow_nan=False, default=str))
     else:
-        page = make_report(where.results, run, where.reports)
         rebuild(where.results, where.database)
-        out.line(str(page))
+        out.line(str(make_report(where.results, run_id, where.reports / run_id)))
     for file in bad:
         out.warn(f"left out {file.path}: {file.reason}")
     return BAD_FILES if bad else 0

@@ -10,8 +10,11 @@ from pathlib import Path
 
 import docker
 import pynvml
+import requests
+from docker.errors import DockerException
 
 from bench.engines import Identity, facts, health, logs, ports, props
+from bench.engines.container_errors import as_arm_error
 from bench.engines.container_life import ContainerLife
 from bench.engines.container_owner import owner_labels, sweep_leftovers
 from bench.engines.container_plan import ContainerPlan, container_name, plan_container
@@ -168,10 +171,14 @@ class ContainerEngine:
             reason = why_not_here(docker_host()) if self._given_client is None else None
             if reason:
                 raise ArmError("engine_unavailable", reason, advice="or use a local llama-server (--engine process)")
-            self._client = self._given_client or connect()
-            options = self._client.info().get("SecurityOptions") or []
+            client = self._given_client or connect()
+            try:
+                options = client.info().get("SecurityOptions") or []
+                sweep_leftovers(client)
+            except (DockerException, requests.RequestException) as error:
+                raise as_arm_error(error, self.image) from error
             self._rootless = any("rootless" in str(option) for option in options)
-            sweep_leftovers(self._client)
+            self._client = client
         return self._client
 
     def _commit(self) -> str | None:

@@ -73,6 +73,7 @@ class ContainerPlan:
             "log_config": LogConfig(type=LogConfig.types.JSON, config={"max-size": _LOG_MAX}),
             "stop_signal": "SIGTERM",
             "detach": True,
+            "use_config_proxy": False,
         }
         if self.memory_bytes:
             # The same limit for memory and for memory with swap: a server that swaps measures the disk.

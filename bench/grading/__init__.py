@@ -122,14 +122,14 @@ class Grader(Protocol):
 
 
 def available(docker_client: Any | None = None) -> list[ProviderStatus]:
-    """Which isolating providers work here, best first, each with the fix where it does not. Starts each for a moment."""
+    """Which isolating providers work here, best first, each with the fix where it does not."""
     from bench.grading.providers import available as look
 
     return look(docker_client)
 
 
 def open_grader(provider: str = "auto", workers: int = 1, docker_client: Any | None = None) -> SandboxGrader:
-    """Open a grader: `auto` (bubblewrap, else container), `bubblewrap`, `container`, or `unsafe` when asked for by name.
+    """Open a grader: `auto` (bubblewrap, else container), `bubblewrap`, `container`, or `unsafe`.
 
     Raises BenchError with the fix when the provider does not work here.
     """

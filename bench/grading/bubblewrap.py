@@ -68,7 +68,7 @@ def _binds() -> list[tuple[str, str]]:
         path = shutil.which(tool, path="/usr/bin:/bin")
         if path:
             places.append(path)
-    return [(p, p) for p in dict.fromkeys(places) if p and os.path.exists(p)] + pytest_parts()
+    return [(p, p) for p in dict.fromkeys(places) if p and Path(p).exists()] + pytest_parts()
 
 
 def command(bwrap: str, userns_fd: int | None) -> list[str]:
@@ -80,7 +80,7 @@ def command(bwrap: str, userns_fd: int | None) -> list[str]:
         out += ["--userns", str(userns_fd), "--cap-drop", "ALL", "--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID"]
     out += ["--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts", "--unshare-cgroup-try"]
     out += ["--die-with-parent", "--new-session", "--hostname", "sandbox", "--clearenv"]
-    links = [p for p in ("/lib", "/lib64", "/lib32", "/bin", "/usr/lib64") if os.path.islink(p)]
+    links = [p for p in ("/lib", "/lib64", "/lib32", "/bin", "/usr/lib64") if Path(p).is_symlink()]
     made: set[str] = set()
     for source, target in _binds():
         if source in links:
@@ -96,7 +96,7 @@ def command(bwrap: str, userns_fd: int | None) -> list[str]:
                 made.add(place)
                 out += ["--ro-bind", real, place]
     for link in links:
-        out += ["--symlink", os.readlink(link), link]
+        out += ["--symlink", str(Path(link).readlink()), link]
     out += ["--proc", "/proc", "--dev", "/dev", "--dir", "/tmp", "--dir", "/box", "--chdir", "/"]
     out += ["--remount-ro", "/"]
     return [*out, "--", interpreter(), *PYTHON_FLAGS, "-c", BOOT]

@@ -74,8 +74,8 @@ def build_image(client: Any, base: str | None = None) -> str:
         client.images.build(fileobj=io.BytesIO(context), custom_context=True, tag=tag, buildargs=arguments, rm=True)
     except (BuildError, APIError) as error:
         raise BenchError(
-            f"the sandbox image was not built: {str(error).splitlines()[0]}; where its base cannot be pulled, make one with "
-            f"`containers/debian-base.sh sandbox-base python3` and set {BASE_VARIABLE}=sandbox-base"
+            f"the sandbox image was not built: {str(error).splitlines()[0]}; where its base cannot be pulled, make "
+            f"one with `containers/debian-base.sh sandbox-base python3` and set {BASE_VARIABLE}=sandbox-base"
         ) from error
     return tag
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import select
@@ -12,7 +13,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 BOOT = """
-import importlib.machinery, json, os, sys
+import builtins, importlib.machinery, json, os, sys
 def get(n):
     out = b""
     while len(out) < n:
@@ -21,6 +22,7 @@ def get(n):
         out += part
     return out
 start = json.loads(get(int.from_bytes(get(4), "big")))
+own = dict(vars(builtins))  # our modules keep the built-in functions as they were, whatever a solution puts there
 class Finder:
     grader = True
     @staticmethod
@@ -32,12 +34,13 @@ class Finder:
     @staticmethod
     def exec_module(module):
         name = module.__name__
+        module.__dict__["__builtins__"] = own
         exec(compile(start["sources"][name], "<grader>/" + name, "exec", dont_inherit=True), module.__dict__)
 sys.meta_path.insert(0, Finder)
 from grader_worker import zygote
 zygote.main(start["config"])
 """
-"""Program of a sandbox's interpreter: reads the worker's modules from standard input, so that no file of ours is inside."""
+"""Program of a sandbox's interpreter. It reads the worker's modules from standard input: no file of ours is inside."""
 
 PYTHON_FLAGS = ("-I", "-S", "-B", "-X", "utf8")
 
@@ -130,10 +133,8 @@ class ProcessLink:
     def close(self) -> None:
         process = self._process
         assert process.stdin is not None and process.stdout is not None and process.stderr is not None
-        try:
+        with contextlib.suppress(OSError):  # it was gone already
             process.stdin.close()
-        except OSError:
-            pass  # it was gone already
         try:
             process.wait(timeout=2)
         except subprocess.TimeoutExpired:

@@ -23,7 +23,7 @@ class ProviderStatus:
 
 
 def available(docker_client: Any | None = None) -> list[ProviderStatus]:
-    """The isolating providers, best first, each tried for real. `unsafe` is never among them: it is asked for by name."""
+    """The isolating providers, best first, each tried for real; never `unsafe`, which is asked for by name."""
     out = []
     for name, found in (("bubblewrap", bubblewrap.problem()), ("container", container.problem(docker_client))):
         out.append(ProviderStatus(name, found is None, *(found or ("", ""))))

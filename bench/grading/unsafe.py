@@ -1,4 +1,4 @@
-"""The `unsafe` provider: a plain process with limits and a private folder. Code can read and write what the user can."""
+"""The `unsafe` provider: a plain process with limits. Code in it can read and write what the user can."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ class UnsafeLink(ProcessLink):
 
     def __init__(self) -> None:
         self.folder = tempfile.mkdtemp(prefix="gguf-bench-grading-")
-        parts = os.path.join(self.folder, "pytest")
-        os.mkdir(parts)
+        parts = Path(self.folder) / "pytest"
+        parts.mkdir()
         for source, target in pytest_parts():
-            os.symlink(source, os.path.join(parts, os.path.basename(target)))
+            (parts / Path(target).name).symlink_to(source)
         super().__init__([interpreter(), *PYTHON_FLAGS, "-c", BOOT])
-        config: dict[str, Any] = {"mode": "unsafe", "folder": self.folder, "pytest_path": [parts]}
+        config: dict[str, Any] = {"mode": "unsafe", "folder": self.folder, "pytest_path": [str(parts)]}
         self.send({"sources": worker_sources(), "config": config | {"nproc_base": _processes_now()}})
 
     def close(self) -> None:
@@ -32,7 +32,7 @@ class UnsafeLink(ProcessLink):
 
 
 def _processes_now() -> int | None:
-    """What the user already runs, for the limit on processes, which counts per user; None for root, whom it does not bind."""
+    """What the user already runs: the limit on processes counts per user. None for root, whom it does not bind."""
     if os.geteuid() == 0:
         return None
     mine = 0

@@ -52,6 +52,8 @@ def messages(raw: bytes, key: bytes) -> list[list[str]]:
     while len(raw) - at >= 4:
         size = int.from_bytes(raw[at : at + 4], "big")
         body = raw[at + 4 : at + 4 + size]
+        if size < _KEY_BYTES + 2:
+            raise Forged("a message on the result pipe is too short to carry the key of the grade")
         if body[:_KEY_BYTES] != key[: len(body[:_KEY_BYTES])]:
             raise Forged("a message on the result pipe does not carry the key of the grade")
         if len(body) < size:
@@ -157,7 +159,11 @@ def _decide(
         return cast(Outcome, load.kind), _detail(load), load
     code = status >> 8
     if code != _EXIT_DONE or "end" not in kinds:
-        return "exited", f"the process ended with exit code {code} before the last test was reported; {lost}".rstrip("; "), None
+        return (
+            "exited",
+            f"the process ended with exit code {code} before the last test was reported; {lost}".rstrip("; "),
+            None,
+        )
     if set(seen) - set(job.expected):
         return "tampering", "a test was reported that the suite does not have", None
     if first is not None:

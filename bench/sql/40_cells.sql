@@ -55,7 +55,8 @@ select
     end as gap,
     case
         when h.passed is not null then null
-        when not j.complete then coalesce(j.outcome || coalesce(': ' || j.detail, ''), 'no answer was asked for')
+        when j.generation_id is null then 'no answer was asked for'
+        when not j.complete then j.outcome || coalesce(': ' || j.detail, '')
         else h.detail
     end as gap_reason
 from joined j

@@ -17,7 +17,7 @@ _FULL = (errno.EFBIG, errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE)
 
 def frames_of(error: BaseException) -> list[tuple[types.FrameType, int]]:
     """Frames from the outermost to the one that raised, with their lines."""
-    out = []
+    out: list[tuple[types.FrameType, int]] = []
     tb = error.__traceback__
     while tb is not None and len(out) < 5000:
         out.append((tb.tb_frame, tb.tb_lineno))
@@ -131,7 +131,7 @@ def interface(owner: Any, missing: str, message: str, line: int | None, calls: d
 def explain(
     error: BaseException, solution: Any, path: str, calls: dict[str, Any], loading: bool = False
 ) -> dict[str, Any]:
-    """The kind of failure, the message, the line of the hidden test, and for `interface` what is missing and offered."""
+    """The kind of failure, its message and line; for `interface` also what is missing and what is offered."""
     frames = frames_of(error)
     ours = [(f, n) for f, n in frames if f.f_code.co_filename == TEST_FILE]
     line = ours[-1][1] if ours else None

@@ -1,14 +1,19 @@
 """Hidden tests that need pytest: its session runs in the process of the grade, on a module that is on no disk.
 
-pytest finds and calls the tests; what counts is what our own hooks saw, never its exit code or its output.
+pytest finds and calls the tests; what counts is what our own hooks saw, never its exit code or its output. Configuring
+pytest takes longer than most grades, so the parent does it once (`configure`) and each grade starts from there. That is
+private API of the pinned pytest: `_prepareconfig`, `_do_configure` and `Module._getobj`.
 """
+
+# ruff: noqa: SIM905  (long lists of names read better as text)
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import importlib
 import inspect
 import os
-import random
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -17,50 +22,71 @@ _UNUSED = (
     "threadexception unraisableexception warnings setuponly setupplan legacypath"
 ).split()
 
+_FILE = "hidden_test.py"
+"""Name of the tests' module to pytest; no such file exists."""
 
-def run(
-    module: Any,
-    expected: Sequence[str],
-    report: Callable[..., None],
-    after_each: Callable[[], None],
-    explain: Callable[[BaseException], dict[str, Any]],
-) -> None:
-    """Run the tests of a module object and report each expected test. Private to pytest: `Module._getobj`."""
+
+class Hooks:
+    """What pytest calls in a grade. `state` is empty in the parent and filled in the process of the grade."""
+
+    def __init__(self) -> None:
+        self.module: Any = None
+        self.report: Callable[..., None] | None = None
+        self.explain: Callable[[BaseException], dict[str, Any]] | None = None
+        self.wanted: frozenset[str] = frozenset()
+        self.groups: dict[str, list[dict[str, Any] | None]] = {}
+        self.found: dict[str, tuple[str, dict[str, Any]]] = {}
+        self.called: set[str] = set()
+        self.finished: set[str] = set()
+
+    def finish(self, item: Any, passed: bool) -> None:
+        """Report a test once; the cases of a parametrized test that is expected by its plain name are put together."""
+        name = test_id(item)
+        if name in self.finished or self.report is None:
+            return
+        self.finished.add(name)
+        outcome, why = ("passed", None) if passed else self.found.get(name, ("error", None))
+        base = name.split("[")[0]
+        if name in self.wanted:
+            self.report(name, outcome, why)
+        elif base in self.wanted:
+            if outcome != "passed" and not any(self.groups.get(base, ())):
+                self.report(base, outcome, why)
+            self.groups.setdefault(base, []).append(None if outcome == "passed" else why or {"failed": True})
+
+
+def test_id(item: Any) -> str:
+    """The id of a test without its file."""
+    return str(item.nodeid).split("::", 1)[1]
+
+
+def configure() -> tuple[Any, Hooks]:
+    """Configure pytest and open its session once, in the parent."""
+    import _pytest.config
     import pytest
 
-    wanted = frozenset(expected)
-    groups: dict[str, list[dict[str, Any] | None]] = {}
-    found: dict[str, tuple[str, dict[str, Any]]] = {}
-    called: set[str] = set()
-    finished: set[str] = set()
+    for plugin in _pytest.config.default_plugins:
+        importlib.import_module(f"_pytest.{plugin}")
+    hooks = Hooks()
 
     class MemoryModule(pytest.Module):
         def _getobj(self) -> Any:
-            return module
+            return hooks.module
 
-    def test_id(item: Any) -> str:
-        return str(item.nodeid).split("::", 1)[1]
-
-    def finish(item: Any, passed: bool) -> None:
-        name = test_id(item)
-        if name in finished:
-            return
-        finished.add(name)
-        outcome, why = ("passed", None) if passed else found.get(name, ("error", None))
-        base = name.split("[")[0]
-        if name in wanted:
-            report(name, outcome, why)
-        elif base in wanted:
-            if outcome != "passed" and not any(groups.get(base, ())):
-                report(base, outcome, why)
-            groups.setdefault(base, []).append(why if outcome == "passed" else (why or {"failed": True}))
-
-    class Hooks:
-        def pytest_pycollect_makemodule(self, module_path: Any, parent: Any) -> Any:
-            return MemoryModule.from_parent(parent, path=module_path)
+    class Plugin:
+        @pytest.hookimpl(tryfirst=True)
+        def pytest_collection(self, session: Any) -> bool:
+            module = MemoryModule.from_parent(session, path=session.path / _FILE, nodeid=_FILE)
+            session.items = list(session.genitems(module))
+            session.config.hook.pytest_collection_modifyitems(
+                session=session, config=session.config, items=session.items
+            )
+            session.testscollected = len(session.items)
+            return True
 
         @pytest.hookimpl(tryfirst=True)
         def pytest_pyfunc_call(self, pyfuncitem: Any) -> bool:
+            assert hooks.explain is not None
             function = pyfuncitem.obj
             arguments = {n: pyfuncitem.funcargs[n] for n in pyfuncitem._fixtureinfo.argnames}
             try:
@@ -68,37 +94,55 @@ def run(
                 if inspect.iscoroutine(result):
                     asyncio.run(result)
             except BaseException as error:
-                found[test_id(pyfuncitem)] = ("failed", explain(error))
+                hooks.found[test_id(pyfuncitem)] = ("failed", hooks.explain(error))
                 if not isinstance(error, Exception) or isinstance(error, pytest.exit.Exception):
-                    finish(pyfuncitem, False)
+                    hooks.finish(pyfuncitem, False)
                 raise
-            after_each()
-            called.add(test_id(pyfuncitem))
+            hooks.called.add(test_id(pyfuncitem))
             return True
 
         @pytest.hookimpl(wrapper=True)
         def pytest_runtest_makereport(self, item: Any, call: Any) -> Any:
             result = yield
             name = test_id(item)
-            if call.excinfo is not None and name not in found:
+            if call.excinfo is not None and name not in hooks.found and hooks.explain is not None:
                 outcome = "skipped" if result.skipped else "failed" if call.when == "call" else "error"
-                found[name] = (outcome, explain(call.excinfo.value))
-            if call.when == "call" and call.excinfo is None and not isinstance(item, pytest.Function):
-                called.add(name)
-            if call.when == "call" and call.excinfo is None and getattr(item, "_testcase", None) is not None:
-                called.add(name)  # unittest calls its methods itself
+                hooks.found[name] = (outcome, hooks.explain(call.excinfo.value))
+            if call.when == "call" and call.excinfo is None and hasattr(item, "_testcase"):
+                hooks.called.add(name)  # unittest calls its methods itself
             if call.when == "teardown":
-                finish(item, name in called and name not in found)
+                hooks.finish(item, name in hooks.called and name not in hooks.found)
             return result
 
-    name = f"hidden_test_{random.getrandbits(40):x}.py"
-    with open(name, "w"):
-        pass  # pytest wants a path; there is nothing in it
     os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
-    arguments = ["--noconftest", "--capture=no", "--assert=plain", "--rootdir", os.getcwd(), "-c", os.devnull]
+    arguments = ["--noconftest", "--capture=no", "--assert=plain", "--rootdir", "/", "-c", os.devnull]
     for plugin in _UNUSED:
         arguments += ["-p", f"no:{plugin}"]
-    pytest.main([*arguments, name], plugins=[Hooks()])
-    for base, outcomes in groups.items():
+    config = _pytest.config._prepareconfig(arguments, [Plugin()])
+    config._do_configure()
+    session = pytest.Session.from_config(config)
+    config.hook.pytest_sessionstart(session=session)  # reads the fixtures of all plugins: half the time of a grade
+    return session, hooks
+
+
+def run(
+    configured: tuple[Any, Hooks],
+    module: Any,
+    expected: Sequence[str],
+    report: Callable[..., None],
+    explain: Callable[[BaseException], dict[str, Any]],
+) -> None:
+    """Run the tests of a module object and report each expected test."""
+    import pytest
+
+    session, hooks = configured
+    config = session.config
+    hooks.module, hooks.report, hooks.explain = module, report, explain
+    hooks.wanted = frozenset(expected)
+    config.hook.pytest_collection(session=session)
+    # However the session ends: every test that did not run stays missing.
+    with contextlib.suppress(session.Interrupted, session.Failed, pytest.exit.Exception, KeyboardInterrupt):
+        config.hook.pytest_runtestloop(session=session)
+    for base, outcomes in hooks.groups.items():
         if not any(outcomes):
             report(base, "passed")

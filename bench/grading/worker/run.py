@@ -1,11 +1,14 @@
 """In the process of one grade: import the solution, run the hidden tests, report under the grade's key."""
 
+# ruff: noqa: PTH102, PTH118, PTH120  (pathlib is not loaded here: every module makes each fork dearer)
+
 from __future__ import annotations
 
 import asyncio
 import builtins
+import contextlib
+import functools
 import gc
-import importlib.machinery
 import importlib.util
 import inspect
 import os
@@ -25,14 +28,22 @@ EXIT_TAMPERING = 97
 EXIT_LOST = 98
 
 
-def run(job: dict[str, Any], plan: dict[str, Any], key: bytes, fd: int, folder: str, config: dict[str, Any]) -> None:
+def run(
+    job: dict[str, Any],
+    plan: dict[str, Any],
+    key: bytes,
+    fd: int,
+    folder: str,
+    config: dict[str, Any],
+    configured: Any,
+) -> None:
     """Never returns. Exit code 0 says that everything was reported, whatever the tests said."""
     leave = os._exit
     send = wire.make_sender(fd, key)
     try:
         path = _enter(job, folder, config)
         send("ready")
-        _grade(job, plan, send, path, fd, leave, config)
+        _grade(job, plan, send, path, fd, config, configured)
         leave(EXIT_DONE)
     except BaseException as error:  # whatever the solution made of our own code
         try:
@@ -79,158 +90,176 @@ def _grade(
     send: Callable[..., None],
     path: str,
     fd: int,
-    leave: Callable[[int], Any],
     config: dict[str, Any],
+    configured: Any,
 ) -> None:
+    leave = os._exit
     library = (*config["library"], "<frozen ")
     shutdown: Callable[[], None] = threading._shutdown  # type: ignore[attr-defined]
-    namespace: dict[str, Any] = {"__name__": "hidden_test", "__builtins__": dict(vars(builtins))}
-    hidden = types.ModuleType("hidden_test")
-    hidden.__dict__.clear()
-    hidden.__dict__.update(namespace)
-    namespace = hidden.__dict__
     notes: list[str] = []
-    needed = tuple(plan["solution_names"])
-    solution = types.ModuleType("solution")
+    solution = _new_module("solution", path)
 
     def trip(what: str) -> None:
         send("tampering", what)
         leave(EXIT_TAMPERING)
 
     def named() -> tuple[type, ...]:
-        return tuple(c for n in needed if isinstance(c := vars(solution).get(n), type))
+        return tuple(c for n in plan["solution_names"] if isinstance(c := vars(solution).get(n), type))
 
-    helpers = dict(
-        zip(
-            (rewrite.VET, rewrite.TRUTH, rewrite.CALLEE, rewrite.CLASSES),
-            vet.guards(trip, notes.append, named, library),
-            strict=True,
-        )
-    )
+    hidden, helpers = _test_module(plan, vet.guards(trip, notes.append, named, library))
+    for name in plan["modules"]:
+        with contextlib.suppress(ImportError):
+            importlib.import_module(name)
+    watch.hide_frames_from_handlers()
+    before = _snapshot(plan)
+    why.set_call_sites(plan["call_sites"])
+    explain = functools.partial(_explained, solution, path, plan["calls"])
+
+    def failed_load(found: dict[str, Any]) -> None:
+        send("load", *_parts(found))
+        leave(EXIT_DONE)
+
+    code = _compile(path, send, failed_load)
+    sys.modules["solution"] = solution
+    here = os.path.dirname(path)
+    watch.install(send, library, (f"{here}/", "/tmp/", "/dev/shm/", "/usr/share/zoneinfo/"), fd)
+    try:
+        exec(code, solution.__dict__)
+    except BaseException as error:
+        failed_load(why.explain(error, solution, path, plan["calls"], loading=True))
+    _bind(solution, job["bindings"])
+    sys.modules["solution"] = solution
+    absent = [n for n in plan["solution_names"] if not hasattr(solution, n)]
+    try:
+        exec(plan["code"], hidden.__dict__)
+    except BaseException as error:
+        if isinstance(error, ImportError) and absent and error.name == "solution":
+            line = why.frames_of(error)[-1][1]
+            failed_load(why.interface(solution, absent[0], why.headline(error), line, plan["calls"]))
+        failed_load(explain(error))
+    intact = _seal(hidden, helpers)
+
+    def check() -> None:
+        """After each test: our tests are still ours, and so are the modules that they rely on."""
+        broken = intact()
+        if broken is not None:
+            trip(f"hidden_test.{broken}")
+        changed = _changed(before, plan)
+        if changed is not None:
+            send("mark", f"patches:{changed}")
+
+    def report(test_id: str, outcome: str, found: dict[str, Any] | None = None) -> None:
+        check()
+        parts = _parts(found or why.failure("", ""))
+        if found is not None and "returned_coroutine" in notes:
+            parts[1] = f"returned_coroutine: {parts[1]}"
+        send("test", test_id, outcome, *parts)
+
+    check()
+    if plan["needs_pytest"]:
+        pytests.run(configured, hidden, job["expected"], report, explain)
+    else:
+        _plain(hidden, job["expected"], report, explain, notes)
+    shutdown()  # as at the end of any program: threads that are no daemons are waited for
+    send("end")
+
+
+def _plain(
+    hidden: types.ModuleType,
+    expected: list[str],
+    report: Callable[..., None],
+    explain: Callable[[BaseException], dict[str, Any]],
+    notes: list[str],
+) -> None:
+    """Call plain `test_*` functions, as they are before the first of them runs."""
+    functions = {n: v for n, v in vars(hidden).items() if isinstance(v, types.FunctionType)}
+    for test_id in expected:
+        function = functions.get(test_id)
+        if function is None:
+            report(test_id, "missing")
+            continue
+        notes.clear()
+        try:
+            result = function()
+            if inspect.iscoroutine(result):
+                asyncio.run(result)
+        except BaseException as error:
+            report(test_id, "failed", explain(error))
+        else:
+            report(test_id, "passed")
+
+
+def _new_module(name: str, path: str) -> types.ModuleType:
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None:
+        raise RuntimeError("no import spec for a .py file")
+    return importlib.util.module_from_spec(spec)
+
+
+def _test_module(plan: dict[str, Any], guards: tuple[Any, ...]) -> tuple[types.ModuleType, frozenset[str]]:
+    """An empty module for the hidden tests with built-in functions of its own, and the names of our helpers in it."""
     texts, short = plan["asserts"], why.short
 
     def say(number: int, *sides: Any) -> str:
         text = f"assert {texts[number]}"
         return f"{text}, where the left is {short(sides[0])} and the right is {short(sides[1])}" if sides else text
 
-    helpers[rewrite.SAY] = say
-    namespace.update(helpers)
-    for name in plan["modules"]:
-        try:
-            importlib.import_module(name)
-        except ImportError:
-            continue
-    watch.hide_frames_from_handlers()
-    before = _snapshot(plan)
-    why.set_call_sites(plan["call_sites"])
+    hidden = types.ModuleType("hidden_test")
+    hidden.__dict__.clear()
+    hidden.__dict__.update(zip(rewrite.HELPERS, (*guards, say), strict=True))
+    hidden.__dict__.update(__name__="hidden_test", __builtins__=dict(vars(builtins)))
+    return hidden, frozenset(rewrite.HELPERS)
 
-    def report(test_id: str, outcome: str, found: dict[str, Any] | None = None) -> None:
-        f = found or why.failure("", "")
-        kind, message = f["kind"], f["message"]
-        if found is not None and "returned_coroutine" in notes:
-            message = f"returned_coroutine: {message}"
-        send(
-            "test",
-            test_id,
-            outcome,
-            kind,
-            message,
-            str(f["line"] or ""),
-            f["missing"],
-            f["owner"],
-            "\x1f".join(f["offered"]),
-            "\x1f".join(f["near"]),
-        )
 
-    def failed_load(found: dict[str, Any]) -> None:
-        send(
-            "load",
-            found["kind"],
-            found["message"],
-            str(found["line"] or ""),
-            found["missing"],
-            found["owner"],
-            "\x1f".join(found["offered"]),
-            "\x1f".join(found["near"]),
-        )
-        leave(EXIT_DONE)
-
+def _compile(path: str, send: Callable[..., None], failed_load: Callable[[dict[str, Any]], None]) -> Any:
     with open(path, "rb") as file:
         source = file.read()
     for mark in look.look(source):
         send("mark", mark)
     try:
-        code = compile(source, path, "exec", dont_inherit=True)
+        return compile(source, path, "exec", dont_inherit=True)
     except (SyntaxError, ValueError, RecursionError, MemoryError, OverflowError) as error:
         return failed_load(why.failure("syntax", why.headline(error)))
-    spec = importlib.util.spec_from_file_location("solution", path)
-    if spec is None:
-        raise RuntimeError("no import spec for a .py file")
-    solution = importlib.util.module_from_spec(spec)
-    sys.modules["solution"] = solution
-    folders = tuple(f"{f}/" for f in (os.path.dirname(path), "/tmp", "/dev/shm", "/usr/share/zoneinfo"))
-    watch.install(send, library, folders, fd)
-    try:
-        exec(code, solution.__dict__)
-    except BaseException as error:
-        return failed_load(why.explain(error, solution, path, plan["calls"], loading=True))
-    changed = _changed(before, plan)
-    if changed:
-        send("mark", f"patches:{changed}")
-    for owner, missing, candidate in job["bindings"]:
+
+
+def _bind(solution: Any, bindings: list[list[str]]) -> None:
+    """Counterfactuals: give a missing name what the solution offers in its place."""
+    for owner, missing, candidate in bindings:
         holder: Any = getattr(solution, owner, None) if owner else solution
         if holder is not None and hasattr(holder, candidate):
             setattr(holder, missing, inspect.getattr_static(holder, candidate))
-    sys.modules["solution"] = solution
-    absent = [n for n in needed if not hasattr(solution, n)]
-    try:
-        exec(plan["code"], namespace)
-    except BaseException as error:
-        if isinstance(error, ImportError) and absent and error.name == "solution":
-            line = why.frames_of(error)[-1][1]
-            message = f"{why.headline(error)}"
-            return failed_load(why.interface(solution, absent[0], message, line, plan["calls"]))
-        return failed_load(why.explain(error, solution, path, plan["calls"]))
-    functions = {n: v for n, v in namespace.items() if isinstance(v, types.FunctionType | type) or n in helpers}
-    codes = {n: v.__code__ for n, v in functions.items() if isinstance(v, types.FunctionType)}
+
+
+def _seal(hidden: types.ModuleType, helpers: frozenset[str]) -> Callable[[], str | None]:
+    """A function that says what of the tests is not as it was now; None while nothing was changed."""
+    namespace = hidden.__dict__
+    kept = {n: v for n, v in namespace.items() if isinstance(v, types.FunctionType | type) or n in helpers}
+    codes = {n: v.__code__ for n, v in kept.items() if isinstance(v, types.FunctionType)}
+    own = dict(namespace["__builtins__"])
 
     def intact() -> str | None:
-        """What of the tests was changed under our hands; None when nothing was."""
-        for name, value in functions.items():
+        for name, value in kept.items():
             if namespace.get(name) is not value or (name in codes and value.__code__ is not codes[name]):
                 return name
-        return None
+        return None if namespace.get("__builtins__") == own else "__builtins__"
 
-    def after_each() -> None:
-        broken = intact()
-        if broken is not None:
-            trip(f"hidden_test.{broken}")
-        changed = _changed(before, plan)
-        if changed:
-            send("mark", f"patches:{changed}")
+    return intact
 
-    if plan["needs_pytest"]:
-        pytests.run(
-            hidden, job["expected"], report, after_each, lambda e: why.explain(e, solution, path, plan["calls"])
-        )
-    else:
-        for test_id in job["expected"]:
-            function = functions.get(test_id)
-            if not isinstance(function, types.FunctionType):
-                report(test_id, "missing")
-                continue
-            notes.clear()
-            try:
-                result = function()
-                if inspect.iscoroutine(result):
-                    asyncio.run(result)
-            except BaseException as error:
-                report(test_id, "failed", why.explain(error, solution, path, plan["calls"]))
-            else:
-                after_each()
-                report(test_id, "passed")
-    shutdown()  # as at the end of any program: threads that are no daemons are waited for
-    send("end")
+
+def _parts(found: dict[str, Any]) -> list[str]:
+    return [
+        found["kind"],
+        found["message"],
+        str(found["line"] or ""),
+        found["missing"],
+        found["owner"],
+        "\x1f".join(found["offered"]),
+        "\x1f".join(found["near"]),
+    ]
+
+
+def _explained(solution: Any, path: str, calls: dict[str, Any], error: BaseException) -> dict[str, Any]:
+    return why.explain(error, solution, path, calls)
 
 
 def _snapshot(plan: dict[str, Any]) -> dict[str, dict[str, Any]]:

@@ -5,6 +5,8 @@ nothing that the solution or the test catches can hide it. They look at classes 
 because `__class__`, `__mro__` and `__dict__` can be made to lie.
 """
 
+# ruff: noqa: SIM905  (long lists of names read better as text)
+
 from __future__ import annotations
 
 import collections

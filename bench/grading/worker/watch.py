@@ -1,8 +1,10 @@
-"""An audit hook that is set before the solution is imported (PEP 578). It cannot be removed, and it marks, it does not stop.
+"""An audit hook, set before the solution is imported (PEP 578). It cannot be removed; it marks and does not stop.
 
 A mark is sent at the moment of the event, before it takes effect, so that nothing which follows can take it back.
 Who is responsible is the nearest frame outside the standard library: the solution's own code, or ours.
 """
+
+# ruff: noqa: SIM905  (long lists of names read better as text)
 
 from __future__ import annotations
 
@@ -65,7 +67,10 @@ _QUIET_READERS = ("zoneinfo", "mimetypes.py", "platform.py", "locale.py", "gette
 
 
 def install(send: Callable[..., None], library: tuple[str, ...], folders: tuple[str, ...], own_fd: int) -> None:
-    """Watch from now on. `library`: folders of the interpreter's modules; `folders`: where the solution may open files."""
+    """Watch from now on.
+
+    `library` are the folders of the interpreter's modules, `folders` those where the solution may open files.
+    """
     getframe, ident, abspath, fspath = sys._getframe, threading.get_ident, os.path.abspath, os.fspath
     straight, frames, code, hands, reads = _STRAIGHT, _FRAMES, _CODE, _HANDS_OUT_FRAMES, _READS_SIGNATURES
     allowed, quiet = _OPEN, _QUIET_READERS
@@ -76,7 +81,7 @@ def install(send: Callable[..., None], library: tuple[str, ...], folders: tuple[
 
     def responsible() -> tuple[str, str, str] | None:
         """(file of the solution's code, library function that it called, that function's file); None for ours."""
-        frame: Any = getframe(2)
+        frame: Any = getframe(3)  # past this function, `reason` and `hook`
         called = file_called = ""
         while frame is not None:
             name = frame.f_code.co_filename
@@ -130,10 +135,10 @@ def install(send: Callable[..., None], library: tuple[str, ...], folders: tuple[
         if event.startswith("ctypes."):
             return "ctypes"
         if event in ("open", "os.listdir", "os.scandir"):
-            return opened(event, args[0], called, file)
+            return opened(event, args[0], file)
         return straight[event]
 
-    def opened(event: str, path: Any, called: str, file: str) -> str | None:
+    def opened(event: str, path: Any, file: str) -> str | None:
         if path is None:
             return None
         if type(path) is int:
@@ -148,7 +153,7 @@ def install(send: Callable[..., None], library: tuple[str, ...], folders: tuple[
             return "opens_tests"
         if whole.startswith("/proc"):
             return "proc"
-        if event != "open" or whole.startswith((*library, *folders)) or whole in allowed or whole.startswith("<"):
+        if event != "open" or f"{whole}/".startswith((*library, *folders)) or whole in allowed or whole.startswith("<"):
             return None
         return None if any(q in file for q in quiet) else "foreign_file"
 

@@ -1,11 +1,12 @@
 """The parent in the sandbox: trusted, warm, forks once per grade and watches what comes of it."""
 
+# ruff: noqa: PTH102, PTH108, PTH112, PTH114, PTH118, PTH208  (pathlib is not loaded here: every module makes each fork dearer)
+
 from __future__ import annotations
 
 import base64
 import contextlib
 import gc
-import importlib
 import os
 import random
 import select
@@ -17,7 +18,7 @@ import threading
 import time
 from typing import Any
 
-from . import census, isolate, rewrite, run, wire
+from . import census, isolate, pytests, rewrite, run, wire
 
 RESULT_BYTES = 4 << 20
 """More than this on the result pipe is no report."""
@@ -42,7 +43,7 @@ def main(config: dict[str, Any]) -> None:
             return
         number += 1
         try:
-            reply = _grade(config, request, number, requests, replies)
+            reply = _grade(config, request, number, requests)
         except (OSError, MemoryError) as error:
             census.sweep(os.getpid())
             reply = {"broken": f"{type(error).__name__}: {error}"}
@@ -66,14 +67,13 @@ def _warm() -> None:
     gc.freeze()
 
 
-def _grade(config: dict[str, Any], request: dict[str, Any], number: int, requests: int, replies: int) -> dict[str, Any]:
+def _grade(config: dict[str, Any], request: dict[str, Any], number: int, requests: int) -> dict[str, Any]:
     limits = request["limits"]
     try:
         plan = rewrite.prepare(request["hidden_test"], tuple(request["expected"]))
     except (SyntaxError, ValueError) as error:
         return {"broken": f"the hidden test does not compile: {error}"}
-    if plan["needs_pytest"]:
-        _warm_pytest(config)
+    configured = _warm_pytest(config) if plan["needs_pytest"] else None
     folder = _folder(config, number)
     result_r, result_w = os.pipe()
     out_r, out_w = os.pipe()
@@ -89,7 +89,7 @@ def _grade(config: dict[str, Any], request: dict[str, Any], number: int, request
         os.dup2(result_w, target, inheritable=False)
         os.closerange(3, target)
         os.closerange(target + 1, 256)
-        run.run(request, plan, key, target, folder, config)
+        run.run(request, plan, key, target, folder, config, configured)
 
     def failed(error: BaseException) -> None:
         os.write(out_w, f"{type(error).__name__}: {error}".encode())
@@ -102,7 +102,7 @@ def _grade(config: dict[str, Any], request: dict[str, Any], number: int, request
     try:
         seen = _watch(main_pid, limits, began, result_r, out_r, requests, config["mode"] == "bubblewrap")
     finally:
-        swept = census.sweep(os.getpid()) if config["mode"] != "container" else 0
+        swept = census.sweep(os.getpid()) if config["mode"] == "unsafe" else 0
     wall_ms = (time.monotonic() - began) * 1000
     seen["raw"] += _drain(result_r, RESULT_BYTES - len(seen["raw"]))
     status, left = seen["status"], swept
@@ -137,7 +137,9 @@ def _folder(config: dict[str, Any], number: int) -> str:
     return folder
 
 
-def _watch(pid: int, limits: dict[str, Any], began: float, result_r: int, out_r: int, requests: int, namespaces: bool) -> dict[str, Any]:
+def _watch(
+    pid: int, limits: dict[str, Any], began: float, result_r: int, out_r: int, requests: int, namespaces: bool
+) -> dict[str, Any]:
     """Read what the grade says until its process ends or a limit is hit."""
     raw = bytearray()
     flags: list[str] = []
@@ -184,11 +186,16 @@ def _watch(pid: int, limits: dict[str, Any], began: float, result_r: int, out_r:
             look = now + 0.05
             flags += _over(limits)
     os.close(end)
+    killed_ms = 0.0
     if not ended:
-        # In namespaces `pid` only waits for process 1 of the grade; spared, it passes on the CPU time used.
-        census.kill_all(os.getpid(), spare=pid if namespaces else 0)
+        # What the kernel ends with process 1 passes its CPU time on to nobody.
+        killed_ms = census.cpu_ms(census.descendants(os.getpid()))
+        if namespaces:
+            os.kill(pid, signal.SIGKILL)  # process 1: the kernel ends all the others with it
+        else:
+            census.kill_all(os.getpid())
     _, status, usage = os.wait4(pid, 0)
-    cpu_ms = (usage.ru_utime + usage.ru_stime) * 1000
+    cpu_ms = max(killed_ms, (usage.ru_utime + usage.ru_stime) * 1000)
     if not flags:
         rest = _drain(out_r, 1 << 22)
         output, head = output + len(rest), head or rest[:500]
@@ -247,16 +254,16 @@ def _clean_as(uid: int, folder: str) -> None:
     os.waitpid(pid, 0)
 
 
-def _warm_pytest(config: dict[str, Any]) -> None:
-    if "pytest" in sys.modules:
-        return
-    sys.path[:0] = config["pytest_path"]
-    try:
-        import _pytest.config
-        import pytest  # noqa: F401
+def _warm_pytest(config: dict[str, Any]) -> Any:
+    """pytest, imported and configured once, when the first hidden test needs it."""
+    if "configured" not in _PYTEST:
+        sys.path[:0] = config["pytest_path"]
+        try:
+            _PYTEST["configured"] = pytests.configure()
+        finally:
+            del sys.path[: len(config["pytest_path"])]
+        gc.freeze()
+    return _PYTEST["configured"]
 
-        for plugin in _pytest.config.default_plugins:
-            importlib.import_module(f"_pytest.{plugin}")
-    finally:
-        del sys.path[: len(config["pytest_path"])]
-    gc.freeze()
+
+_PYTEST: dict[str, Any] = {}

@@ -95,13 +95,16 @@ class Call(threading.Thread):
 
     def run(self):
         waiting_for_lock[threading.get_ident()] = self.stopped.set
-        sys.settrace(self.trace if self.hold_at else None)
         try:
+            if self.hold_at:
+                # In this thread alone: Python refuses to let two threads set it at the same moment.
+                sys.settrace(self.trace)
             self.value = self.function()
         except BaseException as error:
             self.error = error
         finally:
-            sys.settrace(None)
+            if self.hold_at:
+                sys.settrace(None)
             waiting_for_lock.pop(threading.get_ident(), None)
             self.stopped.set()
 

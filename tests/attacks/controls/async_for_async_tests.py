@@ -1,0 +1,7 @@
+# task: async
+import asyncio
+
+
+async def add(a, b):
+    await asyncio.sleep(0)
+    return a + b

@@ -1,0 +1,8 @@
+# task: add
+import atexit
+
+atexit.register(print, 'bye')
+
+
+def add(a, b):
+    return a + b

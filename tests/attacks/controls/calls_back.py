@@ -1,0 +1,3 @@
+# task: callback_honest
+def run(f):
+    return f() + 2

@@ -1,0 +1,7 @@
+# task: add
+calls = []
+
+
+def add(a, b):
+    calls.append((a, b))
+    return a + b

@@ -1,0 +1,2 @@
+# task: add
+add = lambda a, b: a + b

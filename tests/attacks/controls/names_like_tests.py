@@ -1,0 +1,7 @@
+# task: add
+def test_a():
+    raise RuntimeError
+
+
+def add(a, b):
+    return a + b

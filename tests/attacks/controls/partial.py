@@ -1,0 +1,5 @@
+# task: add
+from functools import partial
+import operator
+
+add = partial(operator.add)

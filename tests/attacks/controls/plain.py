@@ -1,0 +1,3 @@
+# task: add
+def add(a, b):
+    return a + b

@@ -1,0 +1,5 @@
+# task: add
+def add(a, b):
+	if a:
+		pass
+	return a + b

@@ -1,0 +1,4 @@
+# task: add
+def add(a, b):
+    größe = a + b
+    return größe  # ✓

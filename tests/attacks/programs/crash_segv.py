@@ -1,0 +1,7 @@
+# task: add
+# want: exited resources
+import ctypes
+
+
+def add(a, b):
+    ctypes.string_at(0)

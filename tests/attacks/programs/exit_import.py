@@ -1,0 +1,4 @@
+# task: add
+# want: exited
+import os
+os._exit(0)

@@ -1,0 +1,5 @@
+# task: add
+# want: resources
+def add(a, b):
+    while True:
+        print('x' * 10000)

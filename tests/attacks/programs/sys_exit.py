@@ -1,0 +1,4 @@
+# task: add
+# want: exited
+import sys
+sys.exit(0)

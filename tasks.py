@@ -9,7 +9,8 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NoReturn
 
-from invoke import Exit, task
+from invoke.exceptions import Exit
+from invoke.tasks import task
 
 if TYPE_CHECKING:
     from bench.reporter import Reporter
@@ -49,13 +50,37 @@ def _quiet_exit() -> NoReturn:
         "arm": "arm ids, repeated or separated by commas, or 'all'",
         "suite": "suite id, or the path of a folder with a suite of your own",
         "iterations": "passes over the suite (default: the lineup's)",
-        "engine": "auto, process or container (default: auto)",
+        "engine": "auto, process or container (default: auto: a process on the CPU, a container on the GPU)",
         "server": "llama-server to run for the process engine (default: $LLAMA_SERVER, else the embedded one)",
         "results": RESULTS_HELP,
         "seed": "seed of the run, to repeat one (default: drawn and stored)",
+        "resume": "run to continue, by id, unique prefix or 'latest' (an unfinished one like this is found by itself)",
+        "new": "start over instead of continuing an unfinished run",
+        "until": "'decided': stop asking an arm when the answer is known",
+        "max-iterations": "with --until decided: iterations at most (default: the lineup's)",
+        "margin": "with --until decided: points within which arms count as equivalent (default: the lineup's, else 5)",
+        "slots": "questions asked at a time; speed then comes from the single-stream probe alone",
+        "unsafe-grading": "grade without a sandbox; marks every grade and the report",
     },
 )
-def bench(c, lineup=None, arm=(), suite=None, iterations=None, engine=None, server=None, results=None, seed=None):  # type: ignore[no-untyped-def]  # noqa: ARG001
+def bench(  # type: ignore[no-untyped-def]
+    c,  # noqa: ARG001
+    lineup=None,
+    arm=None,
+    suite=None,
+    iterations=None,
+    engine=None,
+    server=None,
+    results=None,
+    seed=None,
+    resume=None,
+    new=False,
+    until=None,
+    max_iterations=None,
+    margin=None,
+    slots=None,
+    unsafe_grading=False,
+):
     """Run a lineup: start every arm alone, put the suite to it, grade the answers, write the report.
 
     Without options: the smoke lineup, a small model on the CPU, a few minutes on any machine.
@@ -65,8 +90,23 @@ def bench(c, lineup=None, arm=(), suite=None, iterations=None, engine=None, serv
     from bench.commands.bench import bench as work
     from bench.planning import Wishes
 
-    further = {"server": server}
-    _do(lambda out: work(Wishes(lineup, arm, suite, iterations, engine, seed, further), results, out))
+    wishes = Wishes(
+        lineup=lineup,
+        arms=arm or (),
+        suite=suite,
+        iterations=iterations,
+        engine=engine,
+        server=server,
+        seed=seed,
+        resume=resume,
+        new=new,
+        until=until,
+        max_iterations=max_iterations,
+        margin=margin,
+        slots=slots,
+        unsafe_grading=unsafe_grading,
+    )
+    _do(lambda out: work(wishes, results, out))
 
 
 @task(
@@ -120,14 +160,14 @@ def suites(c):  # type: ignore[no-untyped-def]  # noqa: ARG001
 
 
 @task(name="check-suites", iterable=["suite"], help={"suite": "suite ids or paths (default: all in suites/)"})
-def check_suites(c, suite=()):  # type: ignore[no-untyped-def]  # noqa: ARG001
+def check_suites(c, suite=None):  # type: ignore[no-untyped-def]  # noqa: ARG001
     """Prove suites: references pass, mutants fail; list the names that tests use and prompts lack.
 
     Example: ./invoke check-suites --suite coding-v2
     """
     from bench.commands.check import check_suites as work
 
-    _do(lambda out: work(suite, out))
+    _do(lambda out: work(suite or (), out))
 
 
 @task

@@ -23,7 +23,7 @@ from bench.reporter import Answered, Reporter
 from bench.rows import generation_row, identity_columns
 from bench.store import Store
 from bench.suites import Level, Suite
-from bench.telemetry import Sampler, Summary
+from bench.telemetry import Sampler, TelemetrySummary
 
 MAX_RESTARTS = 2
 """Times that an arm's server is started again after it died under a question, in one session."""
@@ -110,7 +110,7 @@ class ArmRun:
             self._c.run_id,
             self._arm.arm_id,
             lambda rows: self._c.store.append("telemetry", rows),
-            self._c.gpu_index if self._arm.device == "gpu" else None,
+            self._c.gpu_index,
             lambda: self._server.pids if self._server else (),
         )
         sampler.phase = "baseline"
@@ -151,13 +151,16 @@ class ArmRun:
             self._server.stop()
             self._server = None
 
-    def _measure(self, summary: Summary) -> None:
+    def _measure(self, summary: TelemetrySummary) -> None:
         busy = summary.other_cpu_pct
         peaks = {"vram_peak_bytes": summary.vram_peak_bytes, "rss_peak_bytes": summary.rss_peak_bytes}
         for name, value in peaks.items():
             # An arm that runs in rounds keeps the highest of all of them.
             known = [v for v in (value, self._row.get(name)) if v is not None]
             self._row[name] = max(known) if known else None
+        for name, used in (("energy_j", summary.energy_j), ("throttled_s", summary.throttled_s)):
+            before = self._row.get(name)
+            self._row[name] = used if before is None or used is None else before + used
         self._row |= {
             "vram_baseline_bytes": summary.vram_baseline_bytes,
             "vram_idle_bytes": summary.vram_idle_bytes,

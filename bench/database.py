@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import secrets
 import shutil
 import tempfile
@@ -25,6 +26,8 @@ from bench.schema import TABLES, schema
 from bench.stats_tables import constant_tables
 
 SQL = Path(__file__).parent / "sql"
+
+_CREATE = re.compile(r"^create or replace (view|macro) ", re.MULTILINE)
 
 EXIT_BAD_FILES = 3
 """Exit code of a command that did its work but had to leave out files that cannot be read."""
@@ -117,7 +120,7 @@ def _build(path: Path, results: Path, good: dict[str, list[Path]], bad: Sequence
     with duckdb.connect(":memory:") as connection:
         connection.execute(f"attach {_text(str(path))} as built (storage_version '{STORAGE_VERSION}')")
         connection.execute("use built")
-        _create_views(connection, results, good, bad)
+        _create_views(connection, results, good, bad, "built")
         connection.execute("use memory")
         connection.execute("detach built")
 
@@ -139,22 +142,48 @@ def _usable(results: Path) -> Path:
 
 
 def _create_views(
-    connection: duckdb.DuckDBPyConnection, results: Path, good: dict[str, list[Path]], bad: Sequence[BadFile]
+    connection: duckdb.DuckDBPyConnection,
+    results: Path,
+    good: dict[str, list[Path]],
+    bad: Sequence[BadFile],
+    catalog: str = "memory",
 ) -> None:
     for statement in constant_tables():
         connection.execute(statement)
-    # The views are made over empty tables, which is quick, and then the tables are put under them.
     for table in TABLES:
         columns = ", ".join(f'"{f.name}" {_sql_type(f.type)}' for f in schema(table))
-        connection.execute(f"create or replace table _empty_{table} ({columns})")
-        connection.execute(f"create or replace view {table} as from _empty_{table}")
-    for path in sorted(SQL.glob("*.sql")):
-        connection.execute(path.read_text("utf-8"))
+        connection.execute(f"create table _empty_{table} ({columns})")
+    _create_derived_views(connection, catalog)
     torn = {one.path for one in bad}
     for table in TABLES:
         sources = _sources(results, table, good[table], [p for p in torn if p.parent.parent.name == table])
-        if sources:
-            connection.execute(_base_view(table, sources, _folder_pattern(results, table)))
+        base = _base_view(table, sources, _folder_pattern(results, table)) if sources else f"from _empty_{table}"
+        connection.execute(f"create view {table} as {base}")
+
+
+def _create_derived_views(connection: duckdb.DuckDBPyConnection, catalog: str) -> None:
+    """Every view of sql/, each bound to an empty table for what it reads, instead of to all views below it.
+
+    A view keeps its text, so it reads the real ones when it is asked. Bound on top of each other the deepest views
+    would take longer to make than most queries to answer.
+    """
+    connection.execute("create schema _stand_in")
+    connection.execute(f"set search_path = '{catalog}._stand_in,{catalog}.main'")
+    for table in TABLES:
+        connection.execute(f"create table _stand_in.{table} as from main._empty_{table}")
+    for path in sorted(SQL.glob("*.sql")):
+        for statement in connection.extract_statements(path.read_text("utf-8")):
+            made = _CREATE.search(statement.query)
+            if made is None:
+                raise BenchError(f"{path}: expected 'create or replace view' or 'macro', found: {statement.query[:80]}")
+            text = statement.query[made.start() :]
+            connection.execute(f"create or replace {made[1]} main.{text[made.end() - made.start() :]}")
+            if made[1] == "view":
+                name = re.match(r"\w+", text[made.end() - made.start() :])
+                assert name is not None
+                connection.execute(f"create or replace table _stand_in.{name[0]} as from main.{name[0]} limit 0")
+    connection.execute(f"set search_path = '{catalog}.main'")
+    connection.execute("drop schema _stand_in cascade")
 
 
 def _sources(results: Path, table: str, good: Sequence[Path], torn: Sequence[Path]) -> list[str]:
@@ -187,11 +216,10 @@ def _text(value: str) -> str:
 
 
 def _base_view(table: str, sources: Iterable[str], everything: str) -> str:
-    """The view over a table's files: parts that a merge replaced left out, NaN and infinities as NULL, types as now."""
+    """The query over a table's files: parts that a merge replaced left out, NaN and infinities as NULL, types as now."""
     columns = ",\n    ".join(f'{_read(f)} as "{f.name}"' for f in schema(table))
     files = ", ".join(_text(s) for s in sources)
-    return f"""create or replace view {table} as
-with files as (
+    return f"""with files as (
     select file, regexp_extract(file, '^(.*)/[^/]*$', 1) as folder, regexp_extract(file, '[^/]*$') as name
     from glob({_text(everything)})
 ),

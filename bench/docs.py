@@ -65,7 +65,7 @@ def data() -> str:
         "Stored as Parquet below `results/TABLE/RUN_ID/`; append-only: a changed state is a new row.\n",
     ]
     for table in TABLES:
-        rows = [(f.name, str(f.type), f.metadata[b"doc"].decode()) for f in schema(table)]
+        rows = [(f.name, str(f.type), (f.metadata or {})[b"doc"].decode()) for f in schema(table)]
         parts += [f"### {table}\n", _table(("column", "type", "what it holds"), rows)]
     parts += ["## Views\n", "Their SQL, with its comments, is in `bench/sql/`.\n"]
     with tempfile.TemporaryDirectory() as empty:
@@ -91,7 +91,8 @@ def _load_tasks() -> ModuleType:
 def _tasks(module: ModuleType) -> Iterable[str]:
     from invoke.tasks import Task
 
-    for _, task in sorted(inspect.getmembers(module, lambda o: isinstance(o, Task)), key=lambda pair: str(pair[1].name)):
+    found = [task for _, task in inspect.getmembers(module, lambda o: isinstance(o, Task))]
+    for task in sorted(found, key=lambda task: str(task.name)):
         yield f"### {task.name}\n"
         yield inspect.cleandoc(task.body.__doc__ or "") + "\n"
         rows = []

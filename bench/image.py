@@ -23,7 +23,7 @@ from bench.errors import ArmError, UsageError
 from bench.image_builder import BuildFailed, Progress, run_build
 from bench.image_check import Decoded, prove_decodes
 from bench.image_identity import IMAGE_KIND, ImageIdentity, identify
-from bench.image_source import REPO, Pin, open_source, resolve
+from bench.image_source import REPO, Pin, is_source, open_source, resolve
 from bench.paths import ROOT
 
 __all__ = ["BuildFailed", "BuildRequest", "Built", "Pin", "build", "find_image", "identify", "list_images", "resolve"]
@@ -191,7 +191,11 @@ def _prepare(request: BuildRequest, context: Path, unpacked: Path) -> Pin:
         said = resolve(request.rev, repo=request.repo, build_number=request.build_number)
     number = request.build_number if request.build_number is not None else said.build if said else None
     source = open_source(request.source, unpacked, commit=said.commit if said else None, build=number)
-    leave = shutil.ignore_patterns(".git", "build", "build-*", "node_modules", "*.gguf", "__pycache__")
+
+    def leave(folder: str, names: list[str]) -> set[str]:
+        here = Path(folder)
+        return {n for n in names if n.endswith(".gguf") or not is_source((here / n).relative_to(source.tree))}
+
     shutil.copytree(source.tree, context / "llama.cpp", ignore=leave, symlinks=True)
     return source.pin
 

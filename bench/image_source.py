@@ -25,7 +25,7 @@ KNOWN_BUILDS = {"8be759e6f70d629638a7eb70db3824cbdcea370b": 9784}
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 _REV = re.compile(r"[0-9A-Za-z][0-9A-Za-z._/+-]{0,199}")
 _TREE_MARK = 'project("llama.cpp"'
-_SKIP = {".git", "build", "__pycache__", "node_modules"}
+_SKIP = {".git", "__pycache__", "node_modules", ".cache"}
 
 
 @dataclass(frozen=True)
@@ -268,12 +268,18 @@ def _unpack(path: Path, scratch: Path) -> tuple[Path, str | None]:
     return (inner[0] if len(inner) == 1 and inner[0].is_dir() else scratch), comment
 
 
+def is_source(inside: Path) -> bool:
+    """Whether a path inside a tree belongs to the source: not git's, not a cache's, and not in a build folder at the
+    top (deeper, `build` is a name like any other)."""
+    return not _SKIP.intersection(inside.parts) and inside.parts[0] != "build"
+
+
 def tree_sha256(tree: Path) -> str:
     """Checksum over the relative paths, executable bits and contents of a tree, without git's and build folders."""
     total = hashlib.sha256()
     for path in sorted(tree.rglob("*")):
         inside = path.relative_to(tree)
-        if _SKIP.intersection(inside.parts):
+        if not is_source(inside):
             continue
         if path.is_symlink():
             total.update(f"{inside}\0link\0{path.readlink()}\0".encode())

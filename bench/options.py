@@ -21,6 +21,19 @@ def whole_number(name: str, text: str | None, default: int, *, low: int = 1, hig
     return value
 
 
+def number(name: str, text: str | None, default: float, *, low: float, high: float) -> float:
+    """A number between two bounds, or the default when nothing was typed."""
+    if text is None:
+        return default
+    try:
+        value = float(str(text).strip())
+    except ValueError:
+        value = float("nan")
+    if not low <= value <= high:
+        raise UsageError(f"--{name} takes a number from {low:g} to {high:g}, not '{text}'")
+    return value
+
+
 def names(values: Iterable[str] | None) -> list[str]:
     """Ids given repeatedly or separated by commas, in order, each once."""
     out: list[str] = []

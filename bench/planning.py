@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from bench import seeds
 from bench.engines import Engine
 from bench.errors import UsageError
 from bench.ids import new_run_id
 from bench.models import expected_bytes, is_cached
-from bench.options import names, one_of, whole_number
+from bench.options import names, number, one_of, whole_number
 from bench.presets import Arm, Lineup, arm_ids, load_arm, load_lineup, load_lineups
 from bench.reporter import Reporter
+from bench.resume import Unfinished, find, named
+from bench.rounds import Rounds
 from bench.runner import RunSpec
 from bench.suites import Suite, load_suite
+
+ROUND_ITERATIONS = 3
+"""Iterations of a round with `--until decided`: loading a model again costs time, looking seldom costs answers."""
 
 BIG_LINEUP = "moe-coding"
 """What `--arm all` means without a lineup."""
@@ -31,8 +35,15 @@ class Wishes:
     suite: str | None = None
     iterations: str | None = None
     engine: str | None = None
+    server: str | None = None
     seed: str | None = None
-    further: Mapping[str, Any] = field(default_factory=dict)
+    resume: str | None = None
+    new: bool = False
+    until: str | None = None
+    max_iterations: str | None = None
+    margin: str | None = None
+    slots: str | None = None
+    unsafe_grading: bool = False
 
 
 @dataclass(frozen=True)
@@ -43,8 +54,8 @@ class Choice:
     arms: tuple[Arm, ...]
     suite: Suite
     iterations: int
-    whole_lineup: bool
-    """Whether every arm of the lineup is in it."""
+    rounds: Rounds
+    slots: int
 
     @property
     def lineup_id(self) -> str:
@@ -75,15 +86,34 @@ def choose(wishes: Wishes, root: Path) -> Choice:
         raise UsageError(
             f"no lineup holds all of {', '.join(wanted)}; say which suite to put: --suite ID (./invoke suites)"
         )
-    iterations = whole_number("iterations", wishes.iterations, lineup.iterations if lineup else 5, high=10_000)
-    arms = tuple(load_arm(arm_id, root) for arm_id in wanted)
-    return Choice(
-        lineup,
-        arms,
-        load_suite(suite_name, root / "suites"),
-        iterations,
-        lineup is not None and set(wanted) == set(lineup.arms),
-    )
+    rounds, iterations = _rounds(wishes, lineup)
+    slots = whole_number("slots", wishes.slots, 1, high=64)
+    arms = tuple(_with_slots(load_arm(arm_id, root), slots) for arm_id in wanted)
+    return Choice(lineup, arms, load_suite(suite_name, root / "suites"), iterations, rounds, slots)
+
+
+def _rounds(wishes: Wishes, lineup: Lineup | None) -> tuple[Rounds, int]:
+    """How the arms take turns, and the iterations at most."""
+    usual = lineup.iterations if lineup else 5
+    if wishes.until is None:
+        for name, value in (("max-iterations", wishes.max_iterations), ("margin", wishes.margin)):
+            if value is not None:
+                raise UsageError(f"--{name} belongs to --until decided; add it, or leave --{name} out")
+        return Rounds(), whole_number("iterations", wishes.iterations, usual, high=10_000)
+    one_of("--until", wishes.until, ("decided",))
+    if wishes.iterations is not None:
+        raise UsageError("--until decided takes --max-iterations in place of --iterations")
+    usual_margin = lineup.margin if lineup and lineup.margin is not None else 5.0
+    margin = number("margin", wishes.margin, usual_margin, low=0.1, high=100)
+    most = whole_number("max-iterations", wishes.max_iterations, max(usual, 15), high=10_000)
+    return Rounds(step=ROUND_ITERATIONS, margin=margin), most
+
+
+def _with_slots(arm: Arm, slots: int) -> Arm:
+    """The arm with so many slots, each with the context that the preset gives to one."""
+    if slots == 1:
+        return arm
+    return replace(arm, parallel=slots, context=arm.context // arm.parallel * slots)
 
 
 def _lineup(named: str | None, asked: Sequence[str], root: Path) -> Lineup | None:
@@ -97,6 +127,22 @@ def _lineup(named: str | None, asked: Sequence[str], root: Path) -> Lineup | Non
     return holding[0] if holding else None
 
 
+def unfinished_run(choice: Choice, wishes: Wishes, results: Path) -> Unfinished | None:
+    """The run that this command continues: the one `--resume` names, else the newest unfinished one of the same
+    identity; none with `--new`, or where another seed is asked for."""
+    arms = {arm.arm_id: arm for arm in choice.arms}
+    if wishes.new:
+        if wishes.resume:
+            raise UsageError("--new starts over and --resume carries on; leave out one of them")
+        return None
+    if wishes.resume:
+        return named(results, wishes.resume, choice.suite, arms)
+    found = find(results, choice.suite, arms, choice.lineup_id, choice.iterations)
+    if found and wishes.seed is not None and whole_number("seed", wishes.seed, 1, high=seeds.MAX_SEED) != found.seed:
+        return None
+    return found
+
+
 def check_context(choice: Choice) -> dict[str, str]:
     """Arms whose context cannot hold prompt and `max_tokens`, a sentence each. Raises UsageError without consent.
 
@@ -104,7 +150,7 @@ def check_context(choice: Choice) -> dict[str, str]:
     """
     longest = max(len(level.prompt) for level in choice.suite.levels) // 3 + 64
     need = longest + choice.suite.max_tokens
-    small = {arm.arm_id: arm for arm in choice.arms if arm.context < need}
+    small = {arm.arm_id: arm for arm in choice.arms if arm.context // arm.parallel < need}
     for arm in small.values():
         if not arm.allow_small_context:
             raise UsageError(
@@ -119,13 +165,19 @@ def check_context(choice: Choice) -> dict[str, str]:
 
 
 def spec_for(
-    choice: Choice, engines: Mapping[str, Engine], wishes: Wishes, cache: Path, problems: Mapping[str, list[str]]
+    choice: Choice,
+    engines: Mapping[str, Engine],
+    wishes: Wishes,
+    cache: Path,
+    problems: Mapping[str, list[str]],
+    unfinished: Unfinished | None = None,
 ) -> RunSpec:
-    """The run itself: its seed drawn, its arms in order."""
-    seed = whole_number("seed", wishes.seed, seeds.draw(), high=seeds.MAX_SEED)
+    """The run itself: an unfinished one that is continued, or a new one with its seed drawn and its arms in order."""
+    seed = unfinished.seed if unfinished else whole_number("seed", wishes.seed, seeds.draw(), high=seeds.MAX_SEED)
     by_id = {arm.arm_id: arm for arm in choice.arms}
     return RunSpec(
-        run_id=new_run_id(),
+        run_id=unfinished.run_id if unfinished else new_run_id(),
+        carried_on=unfinished is not None,
         lineup_id=choice.lineup_id,
         arms=tuple(by_id[arm_id] for arm_id in seeds.order(seed, list(by_id))),
         suite=choice.suite,
@@ -134,7 +186,9 @@ def spec_for(
         engines=engines,
         model_cache=cache,
         problems={arm_id: tuple(texts) for arm_id, texts in problems.items() if texts},
-        settings={"lineup": wishes.lineup, "arms": list(wishes.arms), "suite": wishes.suite, **wishes.further},
+        rounds=choice.rounds,
+        slots=choice.slots,
+        settings=asdict(wishes),
     )
 
 

@@ -112,6 +112,8 @@ _FIELDS: dict[str, list[tuple[str, pa.DataType, str]]] = {
         ("vram_reason", _S, "Why VRAM was not measured."),
         ("rss_idle_bytes", _I, "Memory of the server's processes after the load."),
         ("rss_peak_bytes", _I, "Highest memory of the server's processes while generating."),
+        ("energy_j", _F, "Energy of the GPU while generating, joules."),
+        ("throttled_s", _F, "Seconds while generating in which the GPU's clocks were held down."),
         ("host_busy", _S, "What else loaded the host's cores while the arm ran; NULL when nothing did."),
     ],
     "generations": [

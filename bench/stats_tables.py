@@ -19,6 +19,11 @@ RULE_SETTINGS: dict[str, tuple[float, str]] = {
 """Thresholds of the caveat rules, each with what it means."""
 
 
+def _pattern(path: Path) -> str:
+    text = "".join(f"[{c}]" if c in "*?[" else c for c in str(path))
+    return "'" + text.replace("'", "''") + "'"
+
+
 @cache
 def t_quantiles() -> list[tuple[int, float]]:
     """(degrees of freedom, 0.975 quantile of Student's t), 1 to 1000: what a two-sided 95 % interval needs."""
@@ -28,11 +33,11 @@ def t_quantiles() -> list[tuple[int, float]]:
 
 def constant_tables() -> list[str]:
     """SQL statements that make the constant tables in the current schema."""
-    quantiles = ", ".join(f"({df}, {t!r}::double)" for df, t in t_quantiles())
     settings = ", ".join(f"('{name}', {value!r}::double, '{text}')" for name, (value, text) in RULE_SETTINGS.items())
     rules = ", ".join(f"('{rule}')" for rule in sorted(FALLBACK_RULES))
     return [
-        f"create or replace table t_quantiles as from (values {quantiles}) t(df, t975)",
+        f"create or replace table t_quantiles as from read_csv({_pattern(_T_FILE)}, header = true, auto_detect = false, "
+        "delim = ',', columns = {'df': 'bigint', 't975': 'double'})",
         f"create or replace table rule_settings as from (values {settings}) t(name, value, meaning)",
         f"create or replace table fallback_rules as from (values {rules}) t(rule)",
     ]

@@ -1,4 +1,4 @@
-"""The collection of attacks and controls: no forged pass, each within its limit, nothing left, and honest code passes."""
+"""Attacks and controls: no forged pass, each within its limit, nothing left behind, and honest code passes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def grader(request: pytest.FixtureRequest) -> Iterator[SandboxGrader]:
 
 
 def right(program: Program, outcome: str, suspect: tuple[str, ...]) -> bool:
-    """Whether a verdict is one that the program's head names: `kind`, `kind+suspect`, or `suspect` for a marked pass."""
+    """Whether the program's head names this verdict: `kind`, `kind+suspect`, or `suspect` for a marked pass."""
     if outcome == "passed":
         return ("suspect" in program.outcomes and bool(suspect)) or "passed" in program.outcomes
     return outcome in program.outcomes or (f"{outcome}+suspect" in program.outcomes and bool(suspect))
@@ -47,7 +47,7 @@ def test_attack(grader: SandboxGrader, program: Program) -> None:
     honest = grader.grade(CONTROLS[[c.name for c in CONTROLS].index("plain")].job)
     assert honest.passed and not honest.suspect, honest
     assert processes() <= before
-    assert not [p for p in Path("/tmp").glob("left_by_attack*")]
+    assert not list(Path("/tmp").glob("left_by_attack*"))
     assert not Path("left_by_attack").exists()
 
 

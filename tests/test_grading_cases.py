@@ -1,5 +1,7 @@
 """Cases from the field: each failure that other graders were seen to make, with its input and the verdict that is right."""
 
+# ruff: noqa: E501  (short programs are easier to read on one line)
+
 from __future__ import annotations
 
 import time

@@ -220,6 +220,9 @@ def test_tree_checksum_sees_names_contents_and_bits_and_not_git(upstream: Path) 
     first = tree_sha256(upstream)
     git(upstream, "commit", "-q", "--allow-empty", "-m", "only history")
     assert tree_sha256(upstream) == first
+    (upstream / "build").mkdir()
+    (upstream / "build" / "object.o").write_text("x")
+    assert tree_sha256(upstream) == first
     (upstream / "count").chmod(0o755)
     second = tree_sha256(upstream)
     (upstream / "count").rename(upstream / "account")

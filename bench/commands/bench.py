@@ -21,6 +21,7 @@ from bench.planning import (
     size_text,
     spec_for,
     time_text,
+    unfinished_run,
 )
 from bench.report.make import make_report
 from bench.report.summary import summary_table
@@ -39,12 +40,18 @@ def bench(wishes: Wishes, results: str | None, out: Reporter) -> int:
     if all(problems[arm.arm_id] for arm in choice.arms):
         raise UsageError(_cannot_run(choice, problems))
     notes = check_context(choice)
+    unfinished = unfinished_run(choice, wishes, where.results)
+    spec = spec_for(choice, engines, wishes, cache, problems, unfinished)
     show(choice, problems, cache, engines, out)
     for arm_id, note in notes.items():
         out.warn(f"{arm_id}: {note}; the preset allows it, the report will say so")
-    with contextlib.closing(open_grader("auto")) as grader:
+    with contextlib.closing(open_grader("unsafe" if wishes.unsafe_grading else "auto")) as grader:
         out.line(f"grading in: {grader.provider}")
-        end = run(spec_for(choice, engines, wishes, cache, problems), Store(where.results), grader, out)
+        if unfinished:
+            out.line(f"continuing run {spec.run_id}; what has a verdict is not asked again (--new starts over)")
+        else:
+            out.line(f"run {spec.run_id}, seed {spec.seed}")
+        end = run(spec, Store(where.results), grader, out)
     return _finish(end, choice, where, out)
 
 

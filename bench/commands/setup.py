@@ -17,7 +17,7 @@ from bench.presets import Arm
 def engines_for(arms: Sequence[Arm], wishes: Wishes) -> dict[str, Engine]:
     """The engine of each arm: `auto` is a process for an arm on the CPU, a container for one on the GPU."""
     name = one_of("--engine", wishes.engine or "auto", ("auto", "process", "container"))
-    process = ProcessEngine(server_path(wishes.further.get("server")))
+    process = ProcessEngine(server_path(wishes.server))
     out: dict[str, Engine] = {}
     for arm in arms:
         if name == "process" or (name == "auto" and arm.device == "cpu"):

@@ -2,7 +2,7 @@
 -- difference. Ours is the newest grade of kind headline or regrade. One row for each published verdict.
 --
 -- cause, the first that holds:
---   not_measured         our sandbox could not grade it
+--   not_measured         the answer never came, or our sandbox could not grade it
 --   suspect              our tests pass, but the code looked into the grader
 --   no_answer            the answer is empty; what the reasoning holds is never graded
 --   reasoning_graded     the code stored with the published verdict stands in the reasoning and not in the answer
@@ -30,11 +30,12 @@ pairs as (
         p.run_id, p.arm_id, p.suite_id, p.level_id, p.iteration, p.generation_id,
         p.grade_id as published_grade_id, o.grade_id as grade_id, o.grade_kind,
         p.passed as published_passed, o.passed as passed,
-        p.outcome as published_outcome, o.outcome as outcome,
+        p.outcome as published_outcome, coalesce(o.outcome, 'not_measured') as outcome,
         p.points as published_points, o.points as points,
         p.tests_passed as published_tests_passed, p.tests_expected as published_tests_expected,
         o.tests_passed, o.tests_expected,
-        p.detail as published_detail, o.detail as detail,
+        p.detail as published_detail,
+        case when is_complete(g.outcome) then o.detail else g.outcome || coalesce(': ' || g.detail, '') end as detail,
         coalesce(o.suspect, false) as suspect,
         o.code_rule, o.first_failed_test, o.missing_name, o.offered,
         case
@@ -47,9 +48,11 @@ pairs as (
         contains(coalesce(g.content, ''), '```') as answer_fenced,
         contains(coalesce(g.reasoning, ''), '```') as reasoning_fenced
     from published_verdicts p
-    join ours o using (generation_id)
     join generations g using (generation_id)
-    where o.passed is distinct from p.passed or coalesce(o.suspect, false)
+    left join ours o using (generation_id)
+    -- An answer that never came has no grade of ours, and is no failure of the model's.
+    where (o.grade_id is not null or not is_complete(g.outcome))
+        and (o.passed is distinct from p.passed or coalesce(o.suspect, false))
 ),
 explained as (
     select
@@ -72,7 +75,7 @@ select
     run_id, arm_id, suite_id, level_id, iteration, generation_id, published_grade_id, grade_id, grade_kind,
     published_outcome, outcome, published_passed, passed, suspect, published_points, points, cause, code_rule,
     case cause
-        when 'not_measured' then 'our sandbox could not grade it: ' || coalesce(detail, 'no reason')
+        when 'not_measured' then 'it says nothing about the model and is not measured: ' || coalesce(detail, 'no reason')
         when 'suspect' then 'the tests pass, but the verdict is suspect and waits for a person'
         when 'no_answer' then 'the answer is empty; code in the reasoning is never graded'
         when 'reasoning_graded' then 'the code stored with the published verdict stands in the reasoning, not in the answer; ours is of the answer (rule '

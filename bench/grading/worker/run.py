@@ -123,6 +123,7 @@ def _grade(
     sys.modules["solution"] = solution
     here = os.path.dirname(path)
     watch.install(send, library, (f"{here}/", "/tmp/", "/dev/shm/", "/usr/share/zoneinfo/"), fd)
+    solution.__dict__["__builtins__"] = vars(builtins)  # the interpreter's, not those that our modules keep
     try:
         exec(code, solution.__dict__)
     except BaseException as error:
@@ -234,12 +235,13 @@ def _seal(hidden: types.ModuleType, helpers: frozenset[str]) -> Callable[[], str
     """A function that says what of the tests is not as it was now; None while nothing was changed."""
     namespace = hidden.__dict__
     kept = {n: v for n, v in namespace.items() if isinstance(v, types.FunctionType | type) or n in helpers}
-    codes = {n: v.__code__ for n, v in kept.items() if isinstance(v, types.FunctionType)}
+    codes = {n: v.__code__ for n, v in kept.items() if type(v) is types.FunctionType}
     own = dict(namespace["__builtins__"])
 
     def intact() -> str | None:
         for name, value in kept.items():
-            if namespace.get(name) is not value or (name in codes and value.__code__ is not codes[name]):
+            now: Any = namespace.get(name)
+            if now is not value or (name in codes and now.__code__ is not codes[name]):
                 return name
         return None if namespace.get("__builtins__") == own else "__builtins__"
 

@@ -219,6 +219,84 @@ def clean(c, cache=False, results=False):  # type: ignore[no-untyped-def]  # noq
     _do(lambda out: work(cache, results, out))
 
 
+@task(
+    iterable=["level"],
+    help={
+        "run": "run id, a unique prefix, or 'latest'",
+        "suite": "suite id or path (default: the one that was put)",
+        "level": "only these levels, repeated or separated by commas",
+        "adopt": "make the new verdicts the headline; the report says so",
+        "sandbox": "auto, bubblewrap, container or unsafe (default: auto)",
+        "results": RESULTS_HELP,
+        "workers": "answers graded at a time (default: one for each core)",
+    },
+)
+def regrade(c, run="latest", suite=None, level=(), adopt=False, sandbox="auto", results=None, workers=None):  # type: ignore[no-untyped-def]  # noqa: ARG001
+    """Grade a run's stored answers again; print what changed verdict and why. Old grades stay.
+
+    Example: ./invoke regrade --run 20261130-1830 --suite coding-v2-strict
+    """
+    from bench.commands.regrade import regrade as work
+
+    _do(lambda out: work(run, suite, level, adopt, sandbox, results, workers, out))
+
+
+@task(
+    help={
+        "grade": "id of a suspect verdict, or its beginning; without it, all are listed",
+        "accept": "the code is honest: the tests' verdict counts",
+        "reject": "the code is not: it counts as failed",
+        "by": "who decides",
+        "note": "why",
+        "run": "only the suspects of this run (id, prefix or 'latest')",
+        "results": RESULTS_HELP,
+    },
+)
+def review(c, grade=None, accept=False, reject=False, by=None, note=None, run=None, results=None):  # type: ignore[no-untyped-def]  # noqa: ARG001
+    """List suspect verdicts with the lines of code in question, or decide on one.
+
+    Example: ./invoke review --grade 0198 --accept --by Ada --note "reads its own frame to name a test, nothing else"
+    """
+    from bench.commands.review import review as work
+
+    _do(lambda out: work(grade, accept, reject, by, note, run, results, out))
+
+
+@task(
+    name="import-run",
+    help={
+        "path": "folder or file of another tool's answers, or a run of this bench from elsewhere",
+        "suite": "suite the answers are to; where this bench has it, they are graded at once",
+        "results": RESULTS_HELP,
+    },
+)
+def import_run(c, path, suite=None, results=None):  # type: ignore[no-untyped-def]  # noqa: ARG001
+    """Take stored answers of another tool, or an exported run, into the results.
+
+    Example: ./invoke import-run ../their-bench/results
+    """
+    from bench.commands.importing import import_run as work
+
+    _do(lambda out: work(path, suite, results, out))
+
+
+@task(
+    help={
+        "run": "run id, a unique prefix, or 'latest'",
+        "to": "folder or .tar.gz file (default: the working directory)",
+        "results": RESULTS_HELP,
+    }
+)
+def export(c, run="latest", to=None, results=None):  # type: ignore[no-untyped-def]  # noqa: ARG001
+    """Write a run into one archive with checksums, for import-run on another machine.
+
+    Example: ./invoke export --run latest --to /tmp
+    """
+    from bench.commands.importing import export as work
+
+    _do(lambda out: work(run, to, results, out))
+
+
 def _tool(module: str, *arguments: str) -> None:
     """Run a Python tool of the environment in the repository; its exit code is ours."""
     import subprocess
@@ -227,3 +305,36 @@ def _tool(module: str, *arguments: str) -> None:
     code = subprocess.run([sys.executable, "-m", module, *arguments], cwd=Path(__file__).parent, check=False).returncode
     if code:
         raise Exit(code=code)
+
+
+@task(help={"run": "run id, a unique prefix, or 'latest'", "results": RESULTS_HELP})
+def status(c, run="latest", results=None):  # type: ignore[no-untyped-def]  # noqa: ARG001
+    """Say how a run stands: progress, rate, time left, faults, GPU. For another terminal; reads files only.
+
+    Example: ./invoke status
+    """
+    from bench.commands.status import status as work
+
+    _do(lambda out: work(run, results, out))
+
+
+@task(help={"results": RESULTS_HELP})
+def runs(c, results=None):  # type: ignore[no-untyped-def]  # noqa: ARG001
+    """List the runs with their state and how much of each is graded.
+
+    Example: ./invoke runs
+    """
+    from bench.commands.status import runs as work
+
+    _do(lambda out: work(results, out))
+
+
+@task(help={"generation": "generation id or a unique prefix", "results": RESULTS_HELP, "server": "llama-server to ask"})
+def replay(c, generation, results=None, server=None):  # type: ignore[no-untyped-def]  # noqa: ARG001
+    """Ask a stored question again with its seed, of the same identity; say whether the text is the same.
+
+    Example: ./invoke replay 01938a2f4c
+    """
+    from bench.commands.replay import replay as work
+
+    _do(lambda out: work(generation, results, server, out))

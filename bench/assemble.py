@@ -118,7 +118,7 @@ def _add_helpers(
 
 def _supplier(candidates: list[Candidate], name: str, pieces: dict[int, str]) -> int | None:
     last = max(pieces)
-    order = [*range(last - 1, -1, -1), *range(last + 1, len(candidates))]
+    order: list[int] = [*range(last - 1, -1, -1), *range(last + 1, len(candidates))]
     usable = [(i, how) for i in order if i not in pieces and (how := candidates[i].binding(name)) is not None]
     for kinds in ((Binding.DEFINED, Binding.ASSIGNED, Binding.IMPORT), (Binding.STUB, Binding.FOREIGN_IMPORT)):
         for i, how in usable:

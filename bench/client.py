@@ -13,7 +13,9 @@ from typing import Any
 import httpx
 
 from bench.errors import UsageError
-from bench.stream import EventReader, Failure, ReplyOutcome, StreamError, Transcript, classify_error, whole_text
+from bench.outcomes import Failure, ReplyOutcome, classify_error, whole_text
+from bench.sse import EventReader, StreamError
+from bench.stream import Transcript
 from bench.transport import Disconnected, LimitedTransport, LimitReached, Limits
 
 __all__ = ["ASKED_AGAIN", "Reply", "ReplyOutcome", "Request", "ask", "ask_with_retries", "count_tokens", "decode_rate"]

@@ -12,7 +12,7 @@ import re
 import secrets
 import shutil
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import duckdb
@@ -157,7 +157,7 @@ def _create_views(
     torn = {one.path for one in bad}
     for table in TABLES:
         sources = _sources(results, table, good[table], [p for p in torn if p.parent.parent.name == table])
-        base = _base_view(table, sources, _folder_pattern(results, table)) if sources else f"from _empty_{table}"
+        base = _base_query(table, sources) if sources else f"from _empty_{table}"
         connection.execute(f"create view {table} as {base}")
 
 
@@ -181,7 +181,13 @@ def _create_derived_views(connection: duckdb.DuckDBPyConnection, catalog: str) -
             if made[1] == "view":
                 name = re.match(r"\w+", text[made.end() - made.start() :])
                 assert name is not None
-                connection.execute(f"create or replace table _stand_in.{name[0]} as from main.{name[0]} limit 0")
+                described = connection.execute(
+                    "select column_name, data_type from duckdb_columns() where schema_name = 'main' and table_name = ? "
+                    "and database_name = ? order by column_index",
+                    [name[0], catalog],
+                ).fetchall()
+                columns = ", ".join(f'"{column}" {kind}' for column, kind in described)
+                connection.execute(f"create table _stand_in.{name[0]} ({columns})")
     connection.execute(f"set search_path = '{catalog}.main'")
     connection.execute("drop schema _stand_in cascade")
 
@@ -215,13 +221,16 @@ def _text(value: str) -> str:
     return "'" + value.replace("'", "''") + "'"
 
 
-def _base_view(table: str, sources: Iterable[str], everything: str) -> str:
+def _base_query(table: str, sources: Sequence[str]) -> str:
     """The query over a table's files: parts that a merge replaced left out, NaN and infinities as NULL, types as now."""
     columns = ",\n    ".join(f'{_read(f)} as "{f.name}"' for f in schema(table))
     files = ", ".join(_text(s) for s in sources)
+    # Where files are named one by one, those that a merge replaced are not among them.
+    patterns = [s for s in sources if s.endswith("/*.parquet")] or [sources[0]]
+    globs = " union all ".join(f"from glob({_text(p)})" for p in patterns)
     return f"""with files as (
     select file, regexp_extract(file, '^(.*)/[^/]*$', 1) as folder, regexp_extract(file, '[^/]*$') as name
-    from glob({_text(everything)})
+    from ({globs})
 ),
 marks as (
     select folder, max(name[8:33]) as mark

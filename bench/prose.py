@@ -131,7 +131,7 @@ def transcript_code(text: str) -> str | None:
     """The input of an interpreter session, prompts cut off; None when there is no prompt."""
     if ">>>" not in text:
         return None
-    out = []
+    out: list[str] = []
     for line in text.split("\n"):
         found = _PROMPT.match(line)
         if found:

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 import h11
 import httpx
 
-from bench.stream import ReplyOutcome
+from bench.outcomes import ReplyOutcome
 
 _CONNECT_S = 10.0
 _READ_BYTES = 64 << 10
@@ -92,15 +92,18 @@ class _Connection:
         except (OSError, UnicodeError) as error:
             self._limits.left()
             raise Disconnected(f"cannot connect to {url.host}:{port}: {_said(error)}", reset=True) from error
+        self._tls = isinstance(self._socket, ssl.SSLSocket)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._socket.setblocking(False)
-        self._poll = select.poll()
+        self._readable, self._writable = select.poll(), select.poll()
+        self._readable.register(self._socket, select.POLLIN)
+        self._writable.register(self._socket, select.POLLOUT)
 
     def read(self) -> bytes:
         """The next bytes; none at the end."""
         while True:
             try:
-                if self._wait(select.POLLIN):
+                if self._wait(self._readable):
                     return self._socket.recv(_READ_BYTES)
             except (BlockingIOError, ssl.SSLWantReadError):
                 continue
@@ -112,19 +115,18 @@ class _Connection:
         view = memoryview(data)
         while view:
             try:
-                if self._wait(select.POLLOUT):
+                if self._wait(self._writable):
                     view = view[self._socket.send(view) :]
             except (BlockingIOError, ssl.SSLWantWriteError, ssl.SSLWantReadError):
                 continue
             except OSError:
                 return
 
-    def _wait(self, what: int) -> bool:
+    def _wait(self, poll: select.poll) -> bool:
         wait = self._limits.look_s()
-        if isinstance(self._socket, ssl.SSLSocket) and self._socket.pending():
+        if self._tls and self._socket.pending():  # type: ignore[attr-defined]
             return True  # bytes that TLS has already taken in no longer show on the socket
-        self._poll.register(self._socket, what)
-        return bool(self._poll.poll(max(1.0, wait * 1000)))
+        return bool(poll.poll(max(1.0, wait * 1000)))
 
     def close(self) -> None:
         self._socket.close()

@@ -9,16 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scripted_peer import delta, event
 
-from bench.stream import (
-    MAX_LINE,
-    EventReader,
-    Failure,
-    StreamError,
-    Transcript,
-    classify_error,
-    clean_timings,
-    whole_text,
-)
+from bench.outcomes import Failure, classify_error, whole_text
+from bench.sse import MAX_LINE, EventReader, StreamError
+from bench.stream import Transcript, clean_timings
 
 TEXT = "s = 'a\u2028b\u0085c'  # 模型 \U0001f642\n"
 RAW = (
@@ -159,6 +152,47 @@ def test_incomplete_or_wrong(name: str) -> None:
     assert failure.outcome == outcome
     assert failure.detail
     assert len(failure.detail) <= 500
+
+
+TOKENS = st.lists(
+    st.one_of(st.text(min_size=1, max_size=5), st.sampled_from([" a", "b", '"', "\\", "\t", "é"])), max_size=20
+)
+
+
+@settings(max_examples=200, deadline=None)
+@given(TOKENS, st.sampled_from([(",", ":"), (", ", ": ")]), st.booleans(), st.data())
+def test_events_read_by_their_frame_give_the_same_text(
+    parts: list[str], separators: tuple[str, str], escaped: bool, data: st.DataObject
+) -> None:
+    """As llama-server writes them: alike but for the text, the second, and the field."""
+    raw, want = b"", {"content": "", "reasoning_content": ""}
+    for number, part in enumerate(parts):
+        name = data.draw(st.sampled_from(["content", "reasoning_content"]))
+        want[name] += part
+        whole = {**delta({name: part}), "created": 1000 + number // 5, "system_fingerprint": "b1-x"}
+        raw += b"data: " + json.dumps(whole, separators=separators, ensure_ascii=escaped).encode() + b"\n\n"
+    said, failure = read(raw, event(delta({}, "stop")), b"data: [DONE]\n\n")
+    assert failure is None
+    assert ("".join(said.content), "".join(said.reasoning)) == (want["content"], want["reasoning_content"])
+    assert said.n_chunks == len(parts)
+
+
+def test_what_a_frame_must_not_hide() -> None:
+    tail = b"data: [DONE]\n\n"
+    first = event(delta({"content": "a"}))
+    _, failure = read(first, event(delta({"content": "b"})).replace(b'"b"', b'"b", "x": {"content": "c"'), tail)
+    assert failure is not None
+    _, failure = read(
+        first, b'data: {"choices": [{"index": 0, "delta": {"content": "\xff"}, "finish_reason": null}]}\n\n'
+    )
+    assert failure is not None
+    assert failure.outcome == "protocol_error"
+    said, failure = read(first, event(delta({}, "stop")), event(delta({"content": "late"})), tail)
+    assert failure is not None
+    assert "".join(said.content) == "a"
+    quoted = event(delta({"content": '"content": "x"'}))
+    said, failure = read(first, quoted, quoted, event(delta({}, "stop")), tail)
+    assert "".join(said.content) == 'a"content": "x""content": "x"'
 
 
 def test_a_giant_line_is_refused_before_it_fills_the_memory() -> None:

@@ -23,7 +23,7 @@ def review(
     decision = "accepted" if accept else "rejected" if reject else None
     if grade is None:
         if decision or by or note:
-            raise UsageError("a decision is on one grade: ./invoke review GRADE_ID --accept --by NAME --note TEXT")
+            raise UsageError("a decision is on one grade: ./invoke review --grade ID --accept --by NAME --note TEXT")
         run_id = None
         if run is not None:
             connection, _ = connect(where.results)
@@ -72,5 +72,5 @@ def _list(found: list[Suspect], out: Reporter) -> int:
     out.line(f"{waiting} of {len(found)} wait for a decision; until then they count as failed")
     if waiting:
         first = next(s for s in found if s.decision is None)
-        out.line(f"decide    ./invoke review {first.grade_id} --accept --by NAME --note TEXT   (or --reject)")
+        out.line(f"decide    ./invoke review --grade {first.grade_id} --accept --by NAME --note TEXT   (or --reject)")
     return 0

@@ -57,10 +57,8 @@ def _binds() -> list[tuple[str, str]]:
     """Files of the interpreter: its standard library, its shared libraries, the loader, and a few small tools."""
     python = interpreter()
     places = [python, sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib")]
-    library = sysconfig.get_config_var("LDLIBRARY") or ""
-    folder = sysconfig.get_config_var("LIBDIR") or ""
-    if library.endswith(".so") and folder:
-        places += [str(p) for p in Path(folder).glob(f"{library}*")]
+    for folder in (sysconfig.get_config_var("LIBDIR"), str(Path(python).parent.parent / "lib")):
+        places += [str(p) for p in Path(folder or "/nonexistent").glob("libpython3*.so*")]
     places += ["/lib", "/lib64", "/lib32", "/etc/ld.so.cache", "/usr/share/zoneinfo", "/usr/lib64"]
     multiarch = sysconfig.get_config_var("MULTIARCH") or f"{os.uname().machine}-linux-gnu"
     places += [f"/usr/lib/{multiarch}", "/usr/lib/locale"]
@@ -81,20 +79,18 @@ def command(bwrap: str, userns_fd: int | None) -> list[str]:
     out += ["--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts", "--unshare-cgroup-try"]
     out += ["--die-with-parent", "--new-session", "--hostname", "sandbox", "--clearenv"]
     links = [p for p in ("/lib", "/lib64", "/lib32", "/bin", "/usr/lib64") if Path(p).is_symlink()]
+    bound: list[str] = []
     made: set[str] = set()
-    for source, target in _binds():
-        if source in links:
+    for place, real in sorted(_targets(links)):
+        if any(place == b or place.startswith(b + "/") for b in bound):
             continue
-        real = os.path.realpath(source)
-        for place in dict.fromkeys((real, source)) if source == target else (target,):
-            if place not in made and not _below_link(place, links):
-                for parent in reversed(Path(place).parents[:-1]):
-                    if str(parent) not in made:
-                        # Without this a folder of root's keeps its 0700, and a solution's user could not go through.
-                        made.add(str(parent))
-                        out += ["--perms", "0755", "--dir", str(parent)]
-                made.add(place)
-                out += ["--ro-bind", real, place]
+        for parent in reversed(Path(place).parents[:-1]):
+            if str(parent) not in made:
+                # Without this a folder of root's keeps its 0700, and a solution's user could not go through.
+                made.add(str(parent))
+                out += ["--perms", "0755", "--dir", str(parent)]
+        bound.append(place)
+        out += ["--ro-bind", real, place]
     for link in links:
         out += ["--symlink", str(Path(link).readlink()), link]
     out += ["--proc", "/proc", "--dev", "/dev", "--dir", "/tmp", "--dir", "/box", "--chdir", "/"]
@@ -102,8 +98,14 @@ def command(bwrap: str, userns_fd: int | None) -> list[str]:
     return [*out, "--", interpreter(), *PYTHON_FLAGS, "-c", BOOT]
 
 
-def _below_link(path: str, links: list[str]) -> bool:
-    return any(path.startswith(link + "/") for link in links)
+def _targets(links: list[str]) -> set[tuple[str, str]]:
+    """(place in the sandbox, file here), but for what a link of the root leads to; a linked file stands at both ends."""
+    out = set()
+    for source, target in _binds():
+        real = os.path.realpath(source)
+        if source not in links:
+            out |= {(place, real) for place in ((real, source) if source == target else (target,))}
+    return {(place, real) for place, real in out if not any(place.startswith(link + "/") for link in links)}
 
 
 def start() -> ProcessLink:

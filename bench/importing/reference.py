@@ -271,8 +271,8 @@ def _arm_row(run_id: str, arm: _Arm, position: int) -> dict[str, Any]:
         "device": "gpu" if idle else None,
         "vram_idle_bytes": int(statistics.median(idle)) << 20 if idle else None,
         "vram_peak_bytes": int(max(peak)) << 20 if peak else None,
-        "vram_reason": None if idle and peak else "the source does not say" if not idle else "the source has only idle values",
-    }  # fmt: skip
+        "vram_reason": None if idle and peak else f"the source has {'only idle' if idle else 'no'} values",
+    }
 
 
 def _answer(

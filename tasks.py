@@ -231,14 +231,14 @@ def clean(c, cache=False, results=False):  # type: ignore[no-untyped-def]  # noq
         "workers": "answers graded at a time (default: one for each core)",
     },
 )
-def regrade(c, run="latest", suite=None, level=(), adopt=False, sandbox="auto", results=None, workers=None):  # type: ignore[no-untyped-def]  # noqa: ARG001
+def regrade(c, run="latest", suite=None, level=None, adopt=False, sandbox="auto", results=None, workers=None):  # type: ignore[no-untyped-def]  # noqa: ARG001
     """Grade a run's stored answers again; print what changed verdict and why. Old grades stay.
 
     Example: ./invoke regrade --run 20261130-1830 --suite coding-v2-strict
     """
     from bench.commands.regrade import regrade as work
 
-    _do(lambda out: work(run, suite, level, adopt, sandbox, results, workers, out))
+    _do(lambda out: work(run, suite, level or (), adopt, sandbox, results, workers, out))
 
 
 @task(

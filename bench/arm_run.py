@@ -5,34 +5,43 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from bench import resume
-from bench.client import Reply, Request, ask_with_retries, count_tokens, decode_rate
+from bench.client import ASKED_AGAIN, Reply, Request, ask, count_tokens
 from bench.engines import Engine, Server
 from bench.errors import ArmError
 from bench.events import EventLog
+from bench.grade_queue import GradeQueue, may_run_beside
 from bench.grading import Grader, Limits
-from bench.judge import judge
+from bench.host import cores
 from bench.presets import Arm
-from bench.reporter import Answered, Reporter
+from bench.probe import Probe
+from bench.reporter import Reporter
 from bench.rows import generation_row, identity_columns
+from bench.stopping import Stopping
 from bench.store import Store
 from bench.suites import Level, Suite
 from bench.telemetry import Sampler, TelemetrySummary
 
-MAX_RESTARTS = 2
-"""Times that an arm's server is started again after it died under a question, in one session."""
+ATTEMPTS = 3
+"""Times that a question is asked when no doing of the model kept its answer from coming."""
+
+MAX_RESTARTS = 4
+"""Times in a row that an arm's server is started again without a whole answer between."""
+
+UNANSWERED_IN_A_ROW = 3
+"""Questions in a row that came to nothing, by no doing of the model, before the arm is given up."""
+
+PAUSES_S = (1.0, 2.0, 5.0, 10.0)
+"""Waits before a question is asked again; the last one is used from there on."""
 
 IDLE_S = 0.5
 """How long the loaded server is left alone, so that memory at rest is sampled before the first question."""
-
-MAX_PENDING = 4
-"""Answers that may wait for their grade; more would only fill memory."""
 
 BUSY_PCT = 10.0
 """Share of all cores that others may use before the report says that the host was busy."""
@@ -64,15 +73,20 @@ class Context:
     """Limits of a grade by level, calibrated on this machine."""
     reporter: Reporter
     events: EventLog
-    stop_soon: threading.Event
-    """Set by the first Ctrl-C: finish the answer in flight, then stop."""
-    stop_now: threading.Event
-    """Set by the second: break it off."""
+    stopping: Stopping
     gpu: Mapping[str, Any]
     gpu_index: int | str | None
     logs: Path
     slots: int = 1
     """Questions asked at a time."""
+    idle_limit_s: float = 120.0
+    """Longest wait for a next token."""
+    first_token_limit_s: float = 600.0
+    """Longest wait for a first token."""
+    beside: bool | None = None
+    """Whether grading runs beside the server; None decides by the arm and the cores."""
+    probe: bool = True
+    """Whether the speed is measured apart from the questions."""
 
 
 class ArmRun:
@@ -85,14 +99,13 @@ class ArmRun:
         self._model = model
         self._engine = engine
         self._server: Server | None = None
+        self._guard = threading.Lock()
         self._restarts = 0
-        self._restarting = threading.Lock()
+        self._unanswered = 0
+        self.not_measured = 0
+        """Questions of this session that came to nothing, by no doing of the model."""
         self._attempts: Mapping[tuple[str, int], int] = {}
-        # A server on the CPU shares its cores with no grader: one grading process took decoding from 90 to 10 tokens a
-        # second. Beside a GPU the next answer is generated meanwhile, and grading never holds it up.
-        self._pool = ThreadPoolExecutor(1, "grade") if arm.device == "gpu" else None
-        self._pending: list[Future[None]] = []
-        self._grading = threading.Lock()
+        self._grades = GradeQueue(context, arm.arm_id)
 
     def save(self, status: str, **changes: Any) -> None:
         """A new row of `arms` with the arm's state."""
@@ -102,10 +115,13 @@ class ArmRun:
         self._c.events.add("arm", arm=self._arm.arm_id, status=status, **reason)
 
     def run(self, wanted: Sequence[Question], *, carried_on: bool) -> None:
-        """Put the questions. With `carried_on`, those that have a verdict under the same identity are left out.
+        """Put the questions. With `carried_on`, those that have a verdict under the same identity are left out, and
+        where nothing is left and the engine can say what would answer, its server is not even started.
 
         Raises ArmError when the arm cannot go on; its server is stopped in any case.
         """
+        if carried_on and self._all_done(wanted):
+            return
         sampler = Sampler(
             self._c.run_id,
             self._arm.arm_id,
@@ -118,19 +134,36 @@ class ArmRun:
         try:
             time.sleep(IDLE_S)
             sampler.phase = "load"
-            self._start()
+            with self._c.stopping.breakable():
+                self._start()
             sampler.phase = "idle"
             time.sleep(IDLE_S)
+            questions = self._left(wanted) if carried_on else wanted
+            self._grades.wait()  # nothing else runs beside a probe
+            probe = Probe(self._c.store, self._c.run_id, self._arm, stop=self._c.stopping.soon, again=carried_on)
+            if questions and self._c.probe:
+                sampler.phase = "probe"
+                self._probe(probe)
             sampler.phase = "generate"
-            self._ask_all(self._left(wanted) if carried_on else wanted)
-            self._drain(0)
+            self._ask_all(questions)
+            self._grades.wait()
+            sampler.phase = "probe"
+            probe.end(self._server)
         finally:
             sampler.phase = "stop"
             self._stop()
-            if self._pool is not None:
-                self._pool.shutdown(wait=True)
+            self._grades.close()
             sampler.stop()
             self._measure(sampler.summary())
+
+    def _all_done(self, wanted: Sequence[Question]) -> bool:
+        """Whether nothing has to be asked, as far as the engine can tell what would answer without starting it."""
+        now = getattr(self._engine, "identity_now", None)
+        identity = now(self._arm) if now is not None else None
+        if identity is None:
+            return False
+        columns = {name: value for name, value in identity_columns(identity).items() if value is not None}
+        return not self._left(wanted, columns)
 
     def _start(self) -> None:
         self._c.reporter.phase("loading the model")
@@ -145,6 +178,18 @@ class ArmRun:
             threads=server.threads,
             flags=list(server.flags),
         )
+        beside = self._c.beside
+        if may_run_beside(self._arm, server.threads, cores()) if beside is None else beside:
+            self._grades.run_beside()
+
+    def _probe(self, probe: Probe) -> None:
+        self._c.reporter.phase("measuring the speed")
+        server = self._server
+        assert server is not None
+        probe.start(server)
+        if not server.alive():
+            reason, detail = server.death() or ("server_died", "the server is gone")
+            self._restart(server, reason, f"under the speed probe: {detail}")
 
     def _stop(self) -> None:
         if self._server is not None:
@@ -170,33 +215,39 @@ class ArmRun:
         if busy is not None and busy > BUSY_PCT:
             self._row["host_busy"] = f"others used {busy:.0f} % of the cores"
 
-    def _left(self, wanted: Sequence[Question]) -> list[Question]:
+    def _left(self, wanted: Sequence[Question], identity: Mapping[str, Any] | None = None) -> list[Question]:
         """The questions without a verdict under this identity; answers that only lack their grade are graded now."""
-        identity = {**self._row, "gpu_name": self._c.gpu.get("gpu_name"), "gpu_driver": self._c.gpu.get("gpu_driver")}
-        done = resume.done(self._c.store.results, self._c.run_id, self._arm.arm_id, identity)
+        gpu = {name: self._c.gpu.get(name) for name in ("gpu_name", "gpu_driver")}
+        now = {**self._row, **(identity or {}), **gpu}
+        done = resume.done(self._c.store.results, self._c.run_id, self._arm.arm_id, now)
         self._attempts = done.attempts
         for question in wanted:
             if question.key in done.ungraded:
-                self._judge(question, done.ungraded[question.key])
+                self._grades.add(question, done.ungraded[question.key])
         return [q for q in wanted if q.key not in done.graded and q.key not in done.ungraded]
 
     def _ask_all(self, questions: Sequence[Question]) -> None:
+        soon = self._c.stopping.soon
         if self._c.slots == 1:
             for question in questions:
-                if self._c.stop_soon.is_set():
+                if soon.is_set():
                     return
                 self._ask(question)
             return
-        waiting, taking = iter(questions), threading.Lock()
+        waiting, taking, broken = iter(questions), threading.Lock(), threading.Event()
         with ThreadPoolExecutor(self._c.slots, "slot") as pool:
 
             def work() -> None:
-                while not self._c.stop_soon.is_set():
+                while not soon.is_set() and not broken.is_set():
                     with taking:
                         question = next(waiting, None)
                     if question is None:
                         return
-                    self._ask(question)
+                    try:
+                        self._ask(question)
+                    except BaseException:
+                        broken.set()  # the others finish the answer that they are at, and ask no more
+                        raise
 
             done, _ = wait([pool.submit(work) for _ in range(self._c.slots)], return_when=FIRST_EXCEPTION)
             for future in done:
@@ -206,50 +257,73 @@ class ArmRun:
         c, level = self._c, question.level
         c.reporter.question(question.iteration, c.iterations, level.level_id)
         c.events.add("question", arm=self._arm.arm_id, level=level.level_id, iteration=question.iteration)
-        attempt = self._attempts.get(question.key, 0)
-        while True:
-            server = self._server
-            assert server is not None
-            rows: list[dict[str, Any]] = []
-
-            def keep(reply: Reply, number: int, first: int = attempt, rows: list[dict[str, Any]] = rows) -> None:
-                rows.append(self._keep(question, first + number, reply))
-
-            reply = ask_with_retries(
+        before = self._attempts.get(question.key, 0)
+        for attempt in range(1, ATTEMPTS + 1):
+            with self._guard:  # another slot may be starting the server again
+                server = self._server
+            if server is None:
+                return  # it could not, and says so itself
+            reply = ask(
                 server.base_url,
                 self._request(question),
-                alive=server.alive,
-                on_reply=keep,
                 on_token=c.reporter.tokens if c.slots == 1 else None,
-                cancel=c.stop_now,
+                cancel=c.stopping.now,
             )
             if reply.outcome == "cancelled":
                 return
-            attempt += len(rows)
+            row = self._keep(question, before + attempt, reply, server)
             self._check(reply, server)
-            if reply.outcome == "ok" or server.alive():
+            if reply.outcome not in ASKED_AGAIN:
                 break
-            self._restart(server)
-        self._grade(question, rows[-1])
+            self._recover(server, reply, attempt)
+            if c.stopping.soon.is_set():
+                break
+        self._grades.add(question, row)
+        self._count(reply)
+
+    def _recover(self, server: Server, reply: Reply, attempt: int) -> None:
+        """After an answer that did not come: wait, and start the server again where it is dead or does not answer."""
+        pause = PAUSES_S[min(max(attempt, self._restarts + 1), len(PAUSES_S)) - 1]
+        end = time.monotonic() + pause
+        while time.monotonic() < end and server.alive() and not self._c.stopping.soon.is_set():
+            self._c.stopping.soon.wait(0.1)
+        if server.alive():
+            # It said nothing for as long as it may, or failed twice in a row: it will not come back by itself.
+            if reply.outcome != "idle_limit" and attempt < ATTEMPTS - 1:
+                return
+            self._restart(server, "server_hung", f"{reply.outcome}: {reply.detail}")
+            return
+        reason, detail = server.death() or ("server_died", "the server is gone")
+        self._c.stopping.soon.wait(max(0.0, end - time.monotonic()))
+        self._restart(server, reason, detail)
+
+    def _restart(self, old: Server, reason: str, detail: str) -> None:
+        """Start the server again; with slots, the first to notice does it."""
+        with self._guard:
+            if self._server is not old or self._c.stopping.soon.is_set():
+                return
+            self._c.events.add("fault", arm=self._arm.arm_id, fault=reason, detail=detail)
+            if self._restarts == MAX_RESTARTS:
+                text = f"{reason}: {detail}; started again {MAX_RESTARTS} times without a whole answer"
+                raise ArmError("server_died", text, advice="see its log; the same command asks what is missing")
+            self._restarts += 1
+            self._c.reporter.warn(f"{self._arm.arm_id}: {reason} ({detail}); starting the server again")
+            self._stop()
+            self._start()
+
+    def _count(self, reply: Reply) -> None:
+        """Give the arm up when its server lives and yet answers nothing. Raises ArmError."""
         if reply.outcome == "template_error":
             text = reply.detail or "the chat template failed"
             raise ArmError("template_error", text, advice="every question would fail alike: mend the template")
-
-    def _restart(self, dead: Server) -> None:
-        """Start the server again after it died under a question; with slots, the first to notice does it."""
-        with self._restarting:
-            if self._server is not dead:
-                return
-            reason, detail = dead.death() or ("server_died", "the server is gone")
-            self._c.events.add("fault", arm=self._arm.arm_id, fault=reason, detail=detail)
-            if self._restarts == MAX_RESTARTS:
-                raise ArmError(
-                    "server_died", f"{reason}: {detail}; started again {MAX_RESTARTS} times", advice="see its log"
-                )
-            self._restarts += 1
-            self._c.reporter.warn(f"{self._arm.arm_id}: the server died under a question ({reason}); starting it again")
-            self._stop()
-            self._start()
+        if reply.outcome in ("ok", "time_limit", "context_overflow"):
+            self._restarts = self._unanswered = 0
+            return
+        self._unanswered += 1
+        self.not_measured += 1
+        if self._unanswered >= UNANSWERED_IN_A_ROW:
+            text = f"{self._unanswered} questions in a row without an answer, the last one: {reply.outcome}"
+            raise ArmError("no_answers", f"{text}: {reply.detail}", advice="see the server's log")
 
     def _request(self, question: Question) -> Request:
         kwargs = dict(self._arm.chat_template_kwargs)
@@ -260,6 +334,8 @@ class ArmRun:
             sampler=self._arm.sampler.request_fields(),
             extra={"chat_template_kwargs": kwargs} if kwargs else {},
             time_limit_s=self._c.suite.request_limit_s,
+            idle_limit_s=self._c.idle_limit_s,
+            first_token_limit_s=self._c.first_token_limit_s,
         )
 
     def _check(self, reply: Reply, server: Server) -> None:
@@ -267,72 +343,19 @@ class ArmRun:
         if wanted is not None and found is not None and wanted != found:
             raise ArmError("wrong_server", f"an answer came from build '{found}', the arm's server is '{wanted}'")
 
-    def _keep(self, question: Question, attempt: int, reply: Reply) -> dict[str, Any]:
+    def _keep(self, question: Question, attempt: int, reply: Reply, server: Server) -> dict[str, Any]:
         """Store a generation as it came, before anything is made of it."""
-        c, server = self._c, self._server
+        c = self._c
         tokens: int | None = 0
         if reply.completion_tokens is None:
             tokens = None
         elif reply.reasoning:
-            tokens = count_tokens(server.base_url, reply.reasoning) if server is not None else None
+            tokens = count_tokens(server.base_url, reply.reasoning)
         row = generation_row(
             self._row, c.gpu, c.suite, question.level, question.iteration, attempt, question.seed, reply, tokens
         )
-        if reply.outcome != "cancelled":
-            c.store.append("generations", [row])
+        c.store.append("generations", [row])
         if reply.outcome != "ok":
             where = {"arm": self._arm.arm_id, "level": question.level.level_id, "iteration": question.iteration}
             c.events.add("fault", **where, attempt=attempt, fault=reply.outcome, detail=reply.detail)
         return row
-
-    def _grade(self, question: Question, generation: dict[str, Any]) -> None:
-        if self._pool is None:
-            with self._grading:  # with slots, answers on the CPU are graded one at a time
-                self._judge(question, generation)
-            return
-        with self._grading:
-            self._pending.append(self._pool.submit(self._judge, question, generation))
-        self._drain(MAX_PENDING)
-
-    def _drain(self, keep: int) -> None:
-        """Wait until at most so many grades are pending. It bounds memory, and brings the grader's errors here."""
-        while True:
-            with self._grading:
-                if len(self._pending) <= keep:
-                    return
-                oldest = self._pending.pop(0)
-            oldest.result()
-
-    def _judge(self, question: Question, generation: dict[str, Any]) -> None:
-        level = question.level
-        grade, tests = judge(generation, level, self._c.grader, limits=self._c.limits.get(level.level_id))
-        # Tests first: a grade is what says that its tests are there.
-        if tests:
-            self._c.store.append("tests", tests)
-        self._c.store.append("grades", [grade])
-        rate = decode_rate(generation["predicted_n"], generation["predicted_ms"])
-        self._c.events.add(
-            "graded",
-            arm=self._arm.arm_id,
-            level=level.level_id,
-            iteration=question.iteration,
-            outcome=grade["outcome"],
-            points=grade["points"],
-            tokens=generation["completion_tokens"],
-            rate=rate,
-            seconds=generation["total_ms"] / 1000,
-        )
-        self._c.reporter.answered(
-            Answered(
-                question.iteration,
-                self._c.iterations,
-                level.level_id,
-                grade["outcome"],
-                grade["points"],
-                grade["max_points"],
-                generation["completion_tokens"],
-                rate,
-                generation["total_ms"] / 1000,
-                grade["detail"] or "",
-            )
-        )

@@ -222,7 +222,7 @@ def _text(value: str) -> str:
 
 
 def _base_query(table: str, sources: Sequence[str]) -> str:
-    """The query over a table's files: parts that a merge replaced left out, NaN and infinities as NULL, types as now."""
+    """The query over a table's files: without parts that a merge replaced, NaN and infinities as NULL, types as now."""
     columns = ",\n    ".join(f'{_read(f)} as "{f.name}"' for f in schema(table))
     files = ", ".join(_text(s) for s in sources)
     # Where files are named one by one, those that a merge replaced are not among them.

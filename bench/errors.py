@@ -25,6 +25,7 @@ ArmReason = Literal[
     "cuda_oom",
     "oom_killed",
     "server_died",
+    "no_answers",
     "context_too_small",
     "internal",
 ]

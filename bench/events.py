@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import threading
 from datetime import UTC, datetime
 from pathlib import Path
@@ -22,15 +23,33 @@ class EventLog:
         self._lock = threading.Lock()
 
     def add(self, event: str, **facts: Any) -> None:
-        """Write an event with its time, UTC. Raises BenchError when the disk refuses."""
+        """Write an event with its time, UTC. Raises BenchError when the disk refuses; then nothing of it is there."""
         line = json.dumps({"at": datetime.now(UTC).isoformat(), "event": event, **facts}, default=str, allow_nan=False)
         try:
-            with self._lock, open(self.path, "a", encoding="utf-8") as f:
-                f.write(line + "\n")
+            with self._lock:
+                fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+                try:
+                    _append(fd, line.encode("utf-8", "replace") + b"\n")
+                finally:
+                    os.close(fd)
         except OSError as e:
             raise BenchError(
                 f"cannot write {self.path}: {e.strerror}; make room or make it writable, then resume"
             ) from e
+
+
+def _append(fd: int, data: bytes) -> None:
+    """Append all of it or nothing. What a kill left torn is closed off first, so that it spoils no second line."""
+    size = os.fstat(fd).st_size
+    if size and os.pread(fd, 1, size - 1) != b"\n":
+        data = b"\n" + data
+    try:
+        while data:
+            data = data[os.write(fd, data) :]
+    except OSError:
+        with contextlib.suppress(OSError):
+            os.ftruncate(fd, size)
+        raise
 
 
 def read(folder: Path) -> list[dict[str, Any]]:

@@ -39,7 +39,7 @@ _TRIXIE = "debian:trixie-slim@sha256:a29215f6a35e51e22adffa17f89e9d2ef06214e64a2
 _CUDA = "nvidia/cuda:12.8.1-{}-ubuntu24.04@sha256:{}"
 DEFAULT_BASES: Mapping[str, tuple[str, str]] = {
     "cpu": (_BOOKWORM, _BOOKWORM),
-    "vulkan": (_TRIXIE, _TRIXIE),  # bookworm's Vulkan headers are too old for llama.cpp
+    "vulkan": (_TRIXIE, _TRIXIE),  # bookworm's shader compiler has no cooperative matrices
     "cuda": (
         _CUDA.format("devel", "520292dbb4f755fd360766059e62956e9379485d9e073bbd2f6e3c20c270ed66"),
         _CUDA.format("runtime", "ebef3c171eeef0298e4eb2e4be843105edf3b8b0ac45e0b43acee358e8046867"),

@@ -216,9 +216,14 @@ def _tree_in(folder: Path, named: Path) -> Path:
 
 def _pin_of_folder(tree: Path) -> Pin:
     checksum = tree_sha256(tree)
+    by_name = replace(_pin_of_names(tree, tree, tree), source_sha256=checksum)
     if not (tree / ".git").exists() or shutil.which("git") is None:
-        return replace(_pin_of_names(tree, tree, tree), source_sha256=checksum)
-    commit = _git(tree, ["rev-parse", "HEAD"]).strip()
+        return by_name
+    try:
+        commit = _git(tree, ["rev-parse", "HEAD"]).strip()
+    except BenchError:
+        # A submodule that was copied without its repository, another user's tree, no commit yet: git says nothing.
+        return by_name
     shallow = _git(tree, ["rev-parse", "--is-shallow-repository"]).strip() == "true"
     build = KNOWN_BUILDS.get(commit)
     if build is None and not shallow:

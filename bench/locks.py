@@ -40,8 +40,9 @@ def run_lock(results: Path, run_id: str) -> Iterator[None]:
         except OSError as e:
             raise BenchError(f"cannot lock run {run_id}: {path}: {e.strerror}; check the results folder") from None
         _take(fd, run_id)
-        os.ftruncate(fd, 0)
-        os.pwrite(fd, f"{os.getpid()}\n".encode(), 0)
+        with contextlib.suppress(OSError):  # on a full disk the lock holds all the same; only its holder is not named
+            os.ftruncate(fd, 0)
+            os.pwrite(fd, f"{os.getpid()}\n".encode(), 0)
         yield
     finally:
         # The file stays: to remove it would let a third process lock a new file beside a second one waiting on this.

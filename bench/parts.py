@@ -98,7 +98,7 @@ def _readable(found: pa.DataType, wanted: pa.DataType) -> bool:
     if t.is_boolean(wanted):
         return bool(t.is_boolean(found))
     # Numbers: an older file may hold what is a float now as an integer, and the other way round.
-    return bool(t.is_integer(found) or t.is_floating(found))
+    return bool(t.is_integer(found) or t.is_floating(found) or t.is_decimal(found))
 
 
 def quarantined(results: Path) -> list[BadFile]:

@@ -43,7 +43,7 @@ class Regraded:
     n_not_measured: int
     """Answers that could not be graded; their headline stays as it was."""
     changes: tuple[Change, ...]
-    """Answers whose verdict is another than the headline before, or than the published one where there was none."""
+    """Answers whose verdict is another than the headline before, and those where ours and a published one differ."""
     n_published: int
     """Published verdicts that ours were compared with."""
     other_levels: Mapping[str, int]
@@ -79,18 +79,18 @@ def regrade(
     changes: list[Change] = []
     n_first = n_same = n_not_measured = 0
     for answer, grade, tests in _grade_all(answers, known, grader, limits or {}, workers, progress):
-        waiting.append((grade, tests))
-        if len(waiting) == CHUNK:
-            _store(store, waiting)
-            waiting = []
         old = before.get(answer["generation_id"])
         if grade["outcome"] == "not_measured":
             n_not_measured += 1
         elif old is None and _is_own(answer, grade, suite, hashes, grader):
             n_first += 1
-            headlines.append(_as_headline(grade, tests))
+            grade["grade_kind"] = "headline"
         elif adopt:
             headlines.append(_as_headline(grade, tests))
+        waiting.append((grade, tests))
+        if len(waiting) == CHUNK:
+            _store(store, waiting)
+            waiting = []
         if old is not None:
             changed = change(old, grade)
             n_same += changed is None
@@ -98,8 +98,8 @@ def regrade(
     _store(store, waiting)
     _store(store, headlines)
     n_counterfactual = add_counterfactuals(store, run_id, suite, grader, limits=limits)
-    unheard = {answer["generation_id"] for answer in answers} - before.keys()
-    published, n_published = stored_grades.published_differences(store.results, run_id, unheard)
+    asked = {answer["level_id"] for answer in answers}
+    published, n_published = stored_grades.published_differences(store.results, run_id, asked)
     for table in ("grades", "tests"):
         store.merge(run_id, table)
     return Regraded(
@@ -107,7 +107,7 @@ def regrade(
         n_graded=len(answers),
         n_same=n_same,
         n_first=n_first,
-        n_adopted=len(headlines) - n_first,
+        n_adopted=len(headlines),
         n_not_measured=n_not_measured,
         changes=(*changes, *published),
         n_published=n_published,

@@ -80,6 +80,12 @@ def named(results: Path, run_id: str, suite: Suite, arms: Mapping[str, Arm]) -> 
     return Unfinished(run_id, row[0], tuple(row[1]))
 
 
+def has_plan(results: Path, run_id: str) -> bool:
+    """Whether the run's plan was stored; a kill right after the run's first row leaves none."""
+    connection, _ = connect(results)
+    return connection.execute("select 1 from plan where run_id = ? limit 1", [run_id]).fetchone() is not None
+
+
 def differences(connection: duckdb.DuckDBPyConnection, run_id: str, suite: Suite, arms: Mapping[str, Arm]) -> list[str]:
     """What of the plan is not what it would be today, a sentence each."""
     out: list[str] = []

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -75,6 +76,14 @@ class Rounds:
             )
         return sorted(ended)
 
+    def ended(self, results: Path, run_id: str) -> frozenset[str]:
+        """Arms that an earlier session of this run stopped."""
+        if self.step is None:
+            return frozenset()
+        connection, _ = connect(results)
+        rows = connection.execute("select distinct arm_id from decisions where run_id = ?", [run_id]).fetchall()
+        return frozenset(arm_id for (arm_id,) in rows)
+
     def _row(self, spec: RunSpec, decision: Decision, rule: Rule, now: datetime) -> dict[str, object]:
         return {
             "run_id": spec.run_id,
@@ -92,12 +101,17 @@ class Rounds:
 
 
 def passes(store: Store, spec: RunSpec) -> dict[str, Floats]:
-    """Every arm's headline verdicts so far: iterations x levels, 1 passed, 0 not, NaN not measured."""
+    """Every arm's headline verdicts so far: iterations x levels, 1 passed, 0 not, NaN not measured.
+
+    Only those of the identity that answered last: after a new build of the server the older verdicts are of another
+    thing.
+    """
     levels = {level.level_id: n for n, level in enumerate(spec.suite.levels)}
     connection, _ = connect(store.results)
     rows = connection.execute(
         "select arm_id, iteration, level_id, passed from cells "
-        "where run_id = ? and planned and generation_id is not null",
+        "where run_id = ? and planned and generation_id is not null "
+        "qualify identity = arg_max(identity, generation_id) over (partition by arm_id)",
         [spec.run_id],
     ).fetchall()
     last: dict[str, int] = {}

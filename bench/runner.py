@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import json
-import signal
-import threading
-import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from bench import environment, seeds
+from bench import environment, resume, seeds
 from bench.arm_run import ArmRun, Context, Question
 from bench.engines import Engine
 from bench.errors import ArmError, BenchError
@@ -25,6 +22,7 @@ from bench.presets import Arm
 from bench.reporter import Reporter
 from bench.rounds import Rounds
 from bench.rows import arm_row, model_columns, plan_rows
+from bench.stopping import Stopping
 from bench.store import Store
 from bench.suites import Suite
 
@@ -72,12 +70,12 @@ def run(spec: RunSpec, store: Store, grader: Grader, reporter: Reporter) -> RunE
     with store.lock(spec.run_id):
         facts = environment.facts(spec.gpu_index)
         events = EventLog(store.logs(spec.run_id))
-        stop_soon, stop_now = threading.Event(), threading.Event()
+        stopping = Stopping()
         context = Context(
-            spec.run_id, spec.suite, spec.iterations, store, grader, limits, reporter, events, stop_soon, stop_now,
+            spec.run_id, spec.suite, spec.iterations, store, grader, limits, reporter, events, stopping,
             facts, spec.gpu_index, store.logs(spec.run_id), spec.slots,
         )  # fmt: skip
-        with _signals(stop_soon, stop_now, reporter):
+        with stopping.signals(reporter):
             return _Run(spec, context).go(_run_row(spec, grader, facts))
 
 
@@ -89,6 +87,7 @@ class _Run:
         self._c = context
         self._rows = {arm.arm_id: arm_row(spec.run_id, arm, n) for n, arm in enumerate(spec.arms, 1)}
         self._failed: dict[str, str] = {}
+        self._not_measured: dict[str, int] = {}
         self._began: set[str] = set()
         keys = [(level, i) for i in range(1, spec.iterations + 1) for level in spec.suite.levels]
         self._questions = [Question(lv, i, seeds.request_seed(spec.seed, lv.level_id, i)) for lv, i in keys]
@@ -102,12 +101,13 @@ class _Run:
 
         save("running")
         try:
-            if not spec.carried_on:
+            if not spec.carried_on or not resume.has_plan(store.results, spec.run_id):
                 wanted = {q.key: q.seed for q in self._questions}
                 store.append("plan", plan_rows(spec.run_id, spec.arms, spec.suite, spec.iterations, wanted))
             now = datetime.now(UTC)
             store.append("arms", [{**row, "status": "planned", "event_at": now} for row in self._rows.values()])
-            self._all_rounds(self._models())
+            with contextlib.suppress(KeyboardInterrupt):  # a download or a load was broken off: nothing is lost
+                self._all_rounds(self._models())
         except BaseException as e:
             # Whatever it is, the store says that the run did not finish. A SIGKILL leaves it "running"; the lock that
             # died with the process tells the two apart.
@@ -115,13 +115,21 @@ class _Run:
                 save("failed", f"{type(e).__name__}: {e}"[:500])
             raise
         status, reason = "finished", None
-        if self._c.stop_soon.is_set():
+        if self._c.stopping.soon.is_set():
             status, reason = "interrupted", "stopped by the user"
         elif self._failed:
             status, reason = "failed", f"{len(self._failed)} of {len(spec.arms)} arms did not finish"
+        elif lost := sum(self._not_measured.values()):
+            # Not finished: a finished run is not carried on, and these are still to be asked.
+            status, reason = "failed", f"{lost} questions were not measured"
         save(status, reason)
         store.merge(spec.run_id)
-        return RunEnd(spec.run_id, status, tuple(self._failed.items()))
+        asked = {
+            arm_id: f"{n} questions were not measured; the same command asks them again"
+            for arm_id, n in self._not_measured.items()
+            if n and arm_id not in self._failed
+        }
+        return RunEnd(spec.run_id, status, tuple({**self._failed, **asked}.items()))
 
     def _models(self) -> dict[str, ModelFile]:
         """Every arm's model, proved, before the first arm starts: a download must not run beside a measurement."""
@@ -131,7 +139,8 @@ class _Run:
             try:
                 if arm.arm_id in self._spec.problems:
                     raise ArmError("engine_unavailable", "; ".join(self._spec.problems[arm.arm_id]))
-                model = obtain(arm.model, self._spec.model_cache, progress=self._c.reporter.download)
+                with self._c.stopping.breakable():
+                    model = obtain(arm.model, self._spec.model_cache, progress=self._c.reporter.download)
                 row |= model_columns(model)
                 facts = look(model.path)
                 row |= {"architecture": facts.architecture, "quant": facts.quant, "parameters": facts.parameters}
@@ -146,17 +155,18 @@ class _Run:
     def _all_rounds(self, models: Mapping[str, ModelFile]) -> None:
         """All arms, a round of iterations at a time; a plain run has one round of all iterations."""
         spec, rounds = self._spec, self._spec.rounds
-        active = [arm for arm in spec.arms if arm.arm_id in models]
+        ended = rounds.ended(self._c.store.results, spec.run_id) if spec.carried_on else frozenset()
+        active = [arm for arm in spec.arms if arm.arm_id in models and arm.arm_id not in ended]
         for first, last in rounds.of(spec.iterations):
             questions = [q for q in self._questions if first <= q.iteration <= last]
             for arm in list(active):
-                if self._c.stop_soon.is_set():
+                if self._c.stopping.soon.is_set():
                     return
                 if not self._arm(arm, models[arm.arm_id], questions, last):
                     active.remove(arm)
                 elif arm.quiesce_s and arm is not active[-1]:
-                    time.sleep(arm.quiesce_s)
-            if self._c.stop_soon.is_set():
+                    self._c.stopping.soon.wait(arm.quiesce_s)
+            if self._c.stopping.soon.is_set():
                 return
             for arm_id in rounds.stops(self._c.store, spec, [arm.arm_id for arm in active], self._c.reporter):
                 active = [arm for arm in active if arm.arm_id != arm_id]
@@ -173,14 +183,17 @@ class _Run:
         self._began.add(arm.arm_id)
         try:
             arm_run.run(questions, carried_on=carried_on)
+        except KeyboardInterrupt:
+            self._c.stopping.soon.set()
         except ArmError as e:
             arm_run.save(**{k: v for k, v in failure(e).items() if k != "event_at"})
             self._note(arm, e)
             return False
         finally:
+            self._not_measured[arm.arm_id] = self._not_measured.get(arm.arm_id, 0) + arm_run.not_measured
             self._c.reporter.end_arm()
             self._c.store.merge(spec.run_id)
-        stopped = self._c.stop_soon.is_set()
+        stopped = self._c.stopping.soon.is_set()
         arm_run.save("interrupted" if stopped else "finished" if spec.rounds.ends(last, spec.iterations) else "running")
         return True
 
@@ -217,25 +230,3 @@ def _run_row(spec: RunSpec, grader: Grader, facts: Mapping[str, Any]) -> dict[st
         "grading_provider": grader.provider,
         "settings": json.dumps(dict(spec.settings), sort_keys=True, default=str),
     }
-
-
-@contextlib.contextmanager
-def _signals(soon: threading.Event, now: threading.Event, reporter: Reporter) -> Iterator[None]:
-    """First SIGINT: finish the answer in flight and stop cleanly. Second, or SIGTERM: break it off."""
-
-    def handle(number: int, frame: object) -> None:  # noqa: ARG001
-        if number == signal.SIGTERM or soon.is_set():
-            now.set()
-        if not soon.is_set():
-            soon.set()
-            reporter.warn("stopping after this answer; Ctrl-C once more to stop now")
-
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

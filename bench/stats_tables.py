@@ -15,6 +15,8 @@ _T_FILE = Path(__file__).parent / "sql" / "t_quantiles.csv"
 RULE_SETTINGS: dict[str, tuple[float, str]] = {
     "min_iterations": (10.0, "Fewer iterations than this are a caveat."),
     "context_margin": (0.05, "Part by which the context should exceed prompt and answer limit together."),
+    "probe_tolerance_pct": (5.0, "Percent by which the speed probe and what it is held against may differ."),
+    "probe_spread_pct": (10.0, "Standard deviation of the speed probe that is a caveat, percent of the mean."),
 }
 """Thresholds of the caveat rules, each with what it means."""
 
@@ -36,8 +38,8 @@ def constant_tables() -> list[str]:
     settings = ", ".join(f"('{name}', {value!r}::double, '{text}')" for name, (value, text) in RULE_SETTINGS.items())
     rules = ", ".join(f"('{rule}')" for rule in sorted(FALLBACK_RULES))
     return [
-        f"create or replace table t_quantiles as from read_csv({_pattern(_T_FILE)}, header = true, auto_detect = false, "
-        "delim = ',', columns = {'df': 'bigint', 't975': 'double'})",
+        f"create or replace table t_quantiles as from read_csv({_pattern(_T_FILE)}, header = true, "
+        "auto_detect = false, delim = ',', columns = {'df': 'bigint', 't975': 'double'})",
         f"create or replace table rule_settings as from (values {settings}) t(name, value, meaning)",
         f"create or replace table fallback_rules as from (values {rules}) t(rule)",
     ]

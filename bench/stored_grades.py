@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -104,27 +104,25 @@ def interface_failures(results: Path, run_id: str) -> list[Row]:
     )
 
 
-def published_differences(results: Path, run_id: str, generations: set[str]) -> tuple[list[Change], int]:
-    """Where ours and the published verdict on these answers differ, from the view that says why; and how many of them
-    have a published verdict."""
-    if not generations:
-        return [], 0
+def published_differences(results: Path, run_id: str, levels: Container[str]) -> tuple[list[Change], int]:
+    """Where ours and the published verdict on answers to some levels differ, from the view that says why; and how many
+    published verdicts there are."""
     found = query(
         results,
-        "select generation_id, arm_id, level_id, iteration, published_outcome, outcome, suspect, cause, why "
+        "select arm_id, level_id, iteration, published_outcome, outcome, suspect, cause, why "
         "from disagreements where run_id = ? order by arm_id, level_id, iteration",
         [run_id],
     )
     published = query(
         results,
-        "select generation_id from grades where run_id = ? and grade_kind = 'published' and passed is not null",
+        "select level_id from grades where run_id = ? and grade_kind = 'published' and passed is not null",
         [run_id],
     )
     changes = []
     for row in found:
-        if row["generation_id"] in generations:
+        if row["level_id"] in levels:
             key = (row["arm_id"], row["level_id"], row["iteration"])
             changes.append(
                 Change(*key, "published", row["published_outcome"], verdict_name(row), row["cause"], row["why"])
             )
-    return changes, sum(row["generation_id"] in generations for row in published)
+    return changes, sum(row["level_id"] in levels for row in published)

@@ -15,6 +15,7 @@ from bench.answer import EXTRACTOR_VERSION
 from bench.errors import UsageError
 from bench.expected_tests import expected_ids
 from bench.strict_toml import Table, found, nearest, read_toml
+from bench.suite_keys import GRADING_KEYS, LEVEL_KEYS, SUITE_KEYS
 from bench.used_names import unmentioned_names
 
 _MAX_POINTS = 1_000_000
@@ -94,12 +95,12 @@ def load_suite(name: str, root: Path) -> Suite:
     """
     folder = _suite_folder(name, root)
     top = read_toml(folder / "suite.toml")
-    top.only(("title", "max_tokens", "request_limit_s", "grading", "level"))
+    top.only(tuple(SUITE_KEYS))
     title = top.text("title")
     max_tokens = top.integer("max_tokens", 1, _MAX_TOKENS)
     request_limit_s = top.number("request_limit_s", 0.001, _MAX_SECONDS, 900.0)
     grading = top.table("grading", {})
-    grading.only(("level_limit_s",))
+    grading.only(tuple(GRADING_KEYS))
     default_limit_s = grading.number("level_limit_s", 0.001, _MAX_SECONDS, 30.0)
     tables = top.values.get("level")
     if not isinstance(tables, list) or not tables:
@@ -151,7 +152,7 @@ def _suite_folder(name: str, root: Path) -> Path:
 
 
 def _level(table: Table, folder: Path, default_limit_s: float) -> Level:
-    table.only(("id", "title", "points", "entry", "limit_s", "tests"))
+    table.only(tuple(LEVEL_KEYS))
     level_id = table.text("id")
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]*", level_id):
         raise table.error("id", "letters, digits, `_`, `-` and `.`, as in a folder's name")

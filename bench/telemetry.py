@@ -16,7 +16,7 @@ from bench.nvml import THROTTLING, Gpu, GpuInfo, GpuProcess, GpuSample, GpuUnava
 
 __all__ = ["GpuInfo", "GpuProcess", "Phase", "Sampler", "TelemetrySummary", "gpu_info"]
 
-Phase = Literal["baseline", "load", "idle", "generate", "stop"]
+Phase = Literal["baseline", "load", "idle", "probe", "generate", "stop"]
 
 _FLUSH_S = 5.0
 _JOIN_S = 10.0

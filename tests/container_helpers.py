@@ -52,7 +52,8 @@ def stub_image(client: docker.DockerClient, name: str = STUB_IMAGE, library: str
         (context / "llama-server").chmod(0o755)
         (context / library).write_text("")
         (context / "Dockerfile").write_text(
-            f"FROM {PYTHON_BASE}\nLABEL org.gguf-bench.kind=test\nCOPY . /app/\nENV LLAMA_ARG_CTX_SIZE=7 STUB_FROM_IMAGE=1\n"
+            f"FROM {PYTHON_BASE}\nLABEL {KIND_LABEL}=test\nCOPY . /app/\n"
+            "ENV LLAMA_ARG_CTX_SIZE=7 STUB_FROM_IMAGE=1\n"
             'USER 10001:10001\nENTRYPOINT ["/app/llama-server"]\n'
         )
         client.images.build(path=str(context), tag=name, rm=True)

@@ -33,7 +33,8 @@ def run_row(**more: Any) -> dict[str, Any]:
 
 def arm_row(arm_id: str = "a", **more: Any) -> dict[str, Any]:
     return {
-        "run_id": RUN, "arm_id": arm_id, "event_at": NOON, "status": "finished", "position": 1, "title": f"Arm {arm_id}",
+        "run_id": RUN, "arm_id": arm_id, "event_at": NOON, "status": "finished", "position": 1,
+        "title": f"Arm {arm_id}",
         "sampler_id": "greedy", "sampler_asked": '{"temperature": 0.0}', "context": 4096, "device": "gpu",
         "model_locked": True, "load_ms": 900.0, "vram_idle_bytes": 1 << 30, "vram_peak_bytes": 2 << 30,
         "rss_idle_bytes": 1 << 28, "rss_peak_bytes": 1 << 29, "model_bytes": 93_000_000, **more,

@@ -226,21 +226,20 @@ def test_a_hidden_test_that_is_no_python_is_not_the_models_fault(grader: Sandbox
 
 
 def test_no_file_of_the_host_is_visible(grader: SandboxGrader) -> None:
-    if grader.provider == "unsafe":
-        pytest.skip("the unsafe provider hides nothing, and says so")
     secret = Path.home() / ".gguf-bench-secret-of-the-host"
     secret.write_text("x")
     try:
         code = f"""
-            import os, pathlib
+            import os
             def look():
                 return [p for p in ({str(secret)!r}, {str(REPOSITORY / "README.md")!r}, '/etc/shadow', '/var/run/docker.sock')
-                        if pathlib.Path(p).exists()]
+                        if os.path.exists(p)]
             def env(): return [k for k in os.environ if k not in ('HOME', 'PATH', 'LANG', 'TMPDIR', 'PYTHONDONTWRITEBYTECODE')]
         """
         hidden = "from solution import look, env\ndef test_a(): assert look() in ([], ['/etc/shadow'])\ndef test_b(): assert env() == []\n"
         verdict = grade(grader, code, hidden)
-        assert verdict.passed, verdict
+        # The unsafe provider hides nothing; it says so on every verdict.
+        assert verdict.passed == (verdict.provider != "unsafe"), verdict
     finally:
         secret.unlink()
 
@@ -307,8 +306,8 @@ grader.grade(GradeJob(code, "import solution\\ndef test_a(): pass\\n", ("test_a"
 
 @pytest.mark.parametrize("provider", [*PROVIDERS, "unsafe"])
 def test_nothing_is_left_when_the_bench_is_killed(provider: str) -> None:
-    opener = opened(provider)
-    next(opener).close()  # builds what must be built
+    for grader in opened(provider):  # builds what must be built
+        grader.close()
     process = subprocess.Popen(
         [sys.executable, "-c", KILLED.format(root=str(REPOSITORY), provider=provider)], stdout=subprocess.PIPE
     )

@@ -179,6 +179,14 @@ def test_checkouts_clean_patched_and_shallow(upstream: Path, tmp_path: Path) -> 
     assert open_source(tmp_path / "shallow", tmp_path / "x", build=3).pin.build == 3
 
 
+def test_a_tree_whose_git_says_nothing(tmp_path: Path) -> None:
+    tree = lay_tree(tmp_path / "llama.cpp")
+    (tree / ".git").write_text("gitdir: ../.git/modules/llama.cpp\n")
+    pin = open_source(tree, tmp_path / "x").pin
+    assert pin.build_commit == f"src_{tree_sha256(tree)[:9]}"
+    assert open_source(tree, tmp_path / "x", commit=REFERENCE, build=9784).pin.fingerprint == "b9784-8be759e6f"
+
+
 def test_what_is_no_source(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="found nothing at"):
         open_source(tmp_path / "none", tmp_path / "x")

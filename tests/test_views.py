@@ -31,7 +31,7 @@ from bench.schema import TABLES, schema
 from bench.stats_tables import t_quantiles
 from bench.store import Store
 
-# --- proportions ------------------------------------------------------------------------------------------------------
+# Proportions -----------------------------------------------------------------------------------------
 
 WILSON = {
     (0, 15): (0.00, 20.39),
@@ -94,7 +94,7 @@ def test_a_level_without_data_has_no_rate(tmp_path: Path) -> None:
     assert [rates["L2"][c] for c in ("k", "n", "pass_rate", "wilson_low", "wilson_high")] == [0, 0, None, None, None]
 
 
-# --- means ------------------------------------------------------------------------------------------------------------
+# Means -----------------------------------------------------------------------------------------------
 
 
 def test_t_quantiles_are_exact_for_every_degree_of_freedom() -> None:
@@ -171,7 +171,7 @@ def test_an_iteration_with_an_unmeasured_level_has_no_total(tmp_path: Path) -> N
     assert (row["mean_score"], row["n"], row["n_planned"], row["n_missing"]) == (100.0, 1, 2, 1)
 
 
-# --- NaN, NULL and old files ---------------------------------------------------------------------------------------------
+# NaN, NULL and old files -----------------------------------------------------------------------------
 
 
 def _write(results: Path, table: str, rows: list[dict[str, Any]], name: str = "old.parquet", **types: Any) -> None:
@@ -224,7 +224,7 @@ def test_older_files_with_fewer_columns_and_other_types(tmp_path: Path) -> None:
         predicted_ms=pa.int32(),
     )
     (row,) = ask(tmp_path, f"from generations where generation_id = '{made['generation_id']}'")
-    assert (row["predicted_n"], row["predicted_ms"], row["content"], row["seed"] if "seed" in row else None) == (
+    assert (row["predicted_n"], row["predicted_ms"], row["content"], row["detail"]) == (
         11,
         1000.0,
         None,
@@ -254,7 +254,7 @@ def test_a_missing_table_breaks_no_view(tmp_path: Path) -> None:
             (tmp_path / f"away-{table}").rename(tmp_path / table)
 
 
-# --- which answer counts ---------------------------------------------------------------------------------------------------
+# Which answer counts ---------------------------------------------------------------------------------
 
 
 def _case_33(results: Path) -> None:
@@ -396,7 +396,7 @@ def test_states_are_the_newest_and_keep_what_was_found_out(tmp_path: Path) -> No
     assert (run["event_at"] - run["started_at"]).total_seconds() == 3
 
 
-# --- which grade counts ------------------------------------------------------------------------------------------------------
+# Which grade counts ----------------------------------------------------------------------------------
 
 
 def test_regrades_and_counterfactuals_never_count(tmp_path: Path) -> None:
@@ -452,7 +452,7 @@ def test_what_does_not_fit_or_end_is_not_passed(tmp_path: Path, outcome: str) ->
     assert [r["kind"] for r in ask(tmp_path, "from failures")] == [outcome]
 
 
-# --- speed ----------------------------------------------------------------------------------------------------------------
+# Speed -----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -486,7 +486,7 @@ def test_a_cached_prompt_is_left_out_of_first_token_times(tmp_path: Path) -> Non
     assert ask(tmp_path, "select arm_id from caveats where rule = 'prompt_cache_used'") == [{"arm_id": "a"}]
 
 
-# --- why -------------------------------------------------------------------------------------------------------------------
+# Why -------------------------------------------------------------------------------------------------
 
 
 def test_failures_are_counted_with_one_example_each(tmp_path: Path) -> None:

@@ -89,11 +89,11 @@ def show(end: Regraded, out: Reporter) -> None:
     if end.n_adopted:
         said.append(f"{end.n_adopted} adopted as the headline")
     if end.n_counterfactual:
-        said.append(f"{end.n_counterfactual} missing names tried with what was offered instead")
+        said.append(f"{end.n_counterfactual} failures for a missing name tried with what was offered instead")
     out.line("; ".join(said))
     if end.n_published:
         differ = sum(c.against == "published" for c in end.changes)
-        out.line(f"{end.n_published} published verdicts: {end.n_published - differ} agree, {differ} do not")
+        out.line(f"{end.n_published} published verdicts: ours is another on {differ}")
     for level_id, n in end.other_levels.items():
         out.warn(f"{n} answers to '{level_id}' were left out: the suite has no such level")
     if end.n_not_measured:

@@ -126,6 +126,17 @@ class ContainerEngine:
             self._identity = found
         return self._identity
 
+    def identity_now(self, arm: Arm) -> Identity | None:  # noqa: ARG002 - one image serves every arm
+        """What would answer if it were started now, as the image tells; None where that is not enough."""
+        try:
+            image = self.image_identity()
+        except ArmError:
+            return None
+        build, commit = props.build_and_commit(image.fingerprint or "")
+        if build is None or commit is None:
+            return None
+        return Identity(self.name, build, commit, image_digest=image.digest or image.image_id)
+
     def docker_arguments(self, arm: Arm, model: Path) -> ContainerPlan:
         """The container that `start` would make for this arm, as data; `.command_line()` is its `docker run`.
 

@@ -94,6 +94,22 @@ class ProcessEngine:
         found = self._refusals(arm, arm.model.bytes)
         return [one_line(error) for error in found]
 
+    def identity_now(self, arm: Arm) -> Identity | None:  # noqa: ARG002 - other engines may differ by arm
+        """What would answer if it were started now, as far as its file tells; None where that is not enough."""
+        try:
+            if self.server is None:
+                package = wheel.describe()
+                build, commit = props.build_and_commit(package.build_info)
+                said, binary = Version(build, commit), package.library
+            else:
+                binary = _executable(self.server)
+                said = version_of(binary)
+        except (ArmError, OSError):
+            return None
+        if self.server is not None and (said.build is None or said.commit is None):
+            return None  # it may say more once it runs; the embedded engine never does
+        return Identity(self.name, said.build, said.commit, binary_sha256=wheel.file_sha256(binary))
+
     def start(self, arm: Arm, model: Path, log_path: Path) -> ProcessServer:
         """Start the server for an arm, wait for it and prove it. Raises ArmError; leaves nothing behind then.
 

@@ -99,7 +99,7 @@ def command(bwrap: str, userns_fd: int | None) -> list[str]:
 
 
 def _targets(links: list[str]) -> set[tuple[str, str]]:
-    """(place in the sandbox, file here), but for what a link of the root leads to; a linked file stands at both ends."""
+    """(place in the sandbox, file here), but for what root links lead to; a linked file stands at both ends."""
     out = set()
     for source, target in _binds():
         real = os.path.realpath(source)

@@ -61,6 +61,8 @@ class SandboxGrader:
 
     def grade(self, job: GradeJob) -> Verdict:
         """Grade one job; a sandbox that breaks is replaced, and the job tried once more in the new one."""
+        if self._workers == 0:
+            raise RuntimeError("this grader is closed")
         said = ""
         for _ in range(2):
             link = self._free.get()
@@ -110,8 +112,9 @@ class SandboxGrader:
             return list(pool.map(self.grade, jobs))
 
     def close(self) -> None:
-        """End the sandboxes."""
-        for _ in range(self._workers):
+        """End the sandboxes, after the grades in progress. Closing twice is harmless."""
+        open_now, self._workers = self._workers, 0
+        for _ in range(open_now):
             link = self._free.get()
             if link is not None:
                 link.close()

@@ -8,8 +8,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
-# An underscore inside a word is one to every renderer; at its edge it may be emphasis.
-_SPECIAL = re.compile(r"[\\`*\[\]|~$^{}]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])")
+_SPECIAL = re.compile(
+    r"(?P<markup>[\\`*\[\]|~$^{}]"
+    # An underscore inside a word is one to every renderer; at its edge it may be emphasis.
+    r"|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9]))"
+    # What HTML reads, and what renderers make links of: addresses, names, numbers of issues.
+    r"|[&<>@]|\#(?=\d)|:(?=//)|(?<=mailto):|(?<=xmpp):|(?<=www)\.",
+    re.IGNORECASE,
+)
+_ENTITY = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
 _CONTROL = re.compile(
     r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ufff9-\ufffb]"
 )
@@ -35,12 +42,7 @@ def inline(value: object, limit: int = 300) -> Safe:
     if len(text) > limit:
         text = text[: limit - 1] + "…"
     text = visible(text)
-    text = _SPECIAL.sub(lambda m: "\\" + m[0], text)
-    text = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").replace("@", "&#64;")
-    # Renderers make links of bare addresses.
-    text = re.sub(r"(?i)\b(https?|ftp|mailto|xmpp)(:)", r"\1&#58;", text)
-    text = re.sub(r"(?i)\bwww\.", "www&#46;", text)
-    text = re.sub(r"#(?=\d)", "&#35;", text)
+    text = _SPECIAL.sub(lambda m: "\\" + m[0] if m["markup"] else _ENTITY.get(m[0], f"&#{ord(m[0])};"), text)
     return Safe("\\" + text if _LEADING.match(text) and not text[0].isdigit() else text)
 
 

@@ -45,7 +45,7 @@ def page(data: Data, *, bad_files: Sequence[str] = (), allow_mixed: bool = False
         "scores": _iterations(data["iteration_scores"], names),
         "unscored": _unscored(data["iteration_scores"], names),
         "failures": _failures(data["failures"], names) if data["failures"] else None,
-        "examples": [_example(row, names) for row in data["failures"]],
+        "examples": Safe("\n\n".join(_example(row, names) for row in data["failures"])),
         "none_measured": not any(r["n"] for r in data["level_pass_rates"]),
         "no_failures": "Every graded answer passed."
         if all(r["k"] == r["n"] for r in data["level_pass_rates"])
@@ -122,7 +122,7 @@ def _difference(row: Row) -> str:
 def _scores(rows: Sequence[Row], names: Mapping[Key, str]) -> Safe:
     return table(
         ["Arm", "Score (t, 95 %)", "Mean", "SD", "Min/Max", "95 % interval", "Iterations", "No answer", "Cut off",
-         "Not measured"],
+         "No verdict"],
         [
             [
                 _name(r, names) + (f" - {r['status']}" if r["status"] in ("failed", "interrupted") else ""),
@@ -272,17 +272,16 @@ def _said(row: Row) -> str:
     return "; ".join(p for p in parts if p) or f.NA
 
 
-def _example(row: Row, names: Mapping[Key, str]) -> dict[str, Any]:
-    tests = ""
+def _example(row: Row, names: Mapping[Key, str]) -> str:
+    which = f"(iteration {row['example_iteration']}, one of {row['n']})"
+    head = f"{_name(row, names)}, {row['level_id']}, {row['kind']} {which}."
+    parts = []
     if row["example_tests_expected"] is not None and row["example_tests_passed"] is not None:
-        tests = f" {row['example_tests_passed']} of {row['example_tests_expected']} tests passed."
-    found = f" Code found by {row['example_code_rule']}." if row["example_code"] and row["example_code_rule"] else ""
-    return {
-        "head": f"{_name(row, names)}, {row['level_id']}, {row['kind']} (iteration {row['example_iteration']}, "
-        f"one of {row['n']}).",
-        "detail": (tests + found).strip(),
-        "code": fenced(row["example_code"], "python") if row["example_code"] else None,
-    }
+        parts.append(f"{row['example_tests_passed']} of {row['example_tests_expected']} tests passed.")
+    if row["example_code"] and row["example_code_rule"]:
+        parts.append(f"Code found by {row['example_code_rule']}.")
+    text = f"**{inline(head)}** {inline(' '.join(parts))}".rstrip()
+    return f"{text}\n\n{fenced(row['example_code'], 'python')}" if row["example_code"] else text
 
 
 def _misses(rows: Sequence[Row], names: Mapping[Key, str]) -> Safe:

@@ -39,7 +39,8 @@ def models(arms: Sequence[Row]) -> Safe:
         [
             [
                 a["arm_id"],
-                " @ ".join(p for p in (a["model_repo"] or a["model_source"] or f.NA, a["model_revision"]) if p),
+                (a["model_repo"] or a["model_source"] or f.NA)
+                + (f" ({a['model_revision']})" if a["model_revision"] else ""),
                 a["model_file"] or f.NA,
                 (a["model_sha256"] or f.NA)[:12],
                 a["architecture"] or f.NA,

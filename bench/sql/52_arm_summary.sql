@@ -51,7 +51,8 @@ answers as (
         count(prompt_tps) filter (where counts and cache_n = 0) as prompt_tps_n,
         avg(prompt_tps) filter (where counts and cache_n = 0) as prompt_tps_mean,
         count(*) filter (where counts and cache_n > 0) as n_cached,
-        count(*) filter (where counts and cache_n is null) as n_cache_unknown,
+        -- An answer that reached the time limit has no final timings to say it.
+        count(*) filter (where counts and cache_n is null and generation_outcome = 'ok') as n_cache_unknown,
         count(answer_s) filter (where counts) as answer_s_n,
         avg(answer_s) filter (where counts) as answer_s_mean,
         stddev_samp(answer_s) filter (where counts) as answer_s_sd,

@@ -8,6 +8,7 @@ select
         when not c.planned then 'its seed, prompt or settings are not the plan''s, or the plan has no such iteration'
         when c.generation_id is null and a.status in ('failed', 'interrupted')
             then 'arm ' || a.status || coalesce(': ' || a.reason, '')
+        when c.generation_id is null and a.status = 'planned' then 'the arm has not begun'
         else c.gap_reason
     end as reason,
     not c.planned as is_error

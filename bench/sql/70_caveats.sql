@@ -43,6 +43,8 @@ published_only as (
         'scores and pass counts as printed in ' || string_agg(distinct source, '; ' order by source)
             || '; there are no answers behind them in this store', 'published'
     from published
+    -- Imported answers bring figures of their source too, but those stand beside our verdicts.
+    where run_id not in (select run_id from generations)
     group by run_id
 ),
 unsafe as (
@@ -87,7 +89,7 @@ saturated as (
 ),
 few as (
     select run_id, null, 'few_iterations', 'warning',
-        min(n_planned) || ' iterations: intervals are wide, and small differences cannot be told from chance', 'arm_summary'
+        min(n_planned) || case when min(n_planned) = 1 then ' iteration' else ' iterations' end || ' an arm: intervals are wide, and small differences cannot be told from chance', 'arm_summary'
     from summary, setting
     where n_planned < setting.min_iterations
     group by run_id
@@ -175,9 +177,10 @@ fallback as (
 ),
 cached as (
     select run_id, arm_id, 'prompt_cache_used', 'warning',
-        coalesce(n_cached || ' answers took prompt tokens from the cache', '') || case when n_cache_unknown > 0
-            then case when n_cached > 0 then ', of ' else 'of ' end || n_cache_unknown || ' the server does not say' else '' end
-            || '; they are left out of first-token times and prompt speed', 'generations_latest'
+        concat_ws(' and ',
+            case when n_cached > 0 then n_cached || ' with prompt tokens from the cache' end,
+            case when n_cache_unknown > 0 then n_cache_unknown || ' for which the server does not say' end)
+            || ' among ' || n_cells || ' answers; they are left out of first-token times and prompt speed', 'generations_latest'
     from summary
     where n_cached > 0 or n_cache_unknown > 0
 ),
@@ -197,11 +200,11 @@ adopted as (
 ),
 never_came as (
     select run_id, arm_id, 'answers_never_came', 'warning',
-        concat_ws(', ',
-            case when n_no_answer > 0 then n_no_answer || ' without an answer' end,
-            case when n_time_limit > 0 then n_time_limit || ' at the time limit' end,
+        'among ' || n_cells || ' answers: ' || concat_ws(', ',
+            case when n_no_answer > 0 then n_no_answer || ' empty' end,
+            case when n_time_limit > 0 then n_time_limit || ' not ended within the time limit' end,
             case when n_truncated > 0 then n_truncated || ' cut at the token limit' end)
-            || ' of ' || n_cells || ' (counted as not passed unless the code was whole)', 'arm_summary'
+            || '; not passed, unless the code was whole', 'arm_summary'
     from summary
     where n_no_answer > 0 or n_time_limit > 0 or n_truncated > 0
 ),

@@ -1,0 +1,51 @@
+"""Repetition loops: an answer that ends in the same text over and over."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+MIN_REPEATS = 6
+"""Repeats before it is called a loop. Honest code repeats itself too: a table of like lines seldom has six that are
+equal to the last character."""
+
+MIN_CHARACTERS = 200
+"""Characters that the repeats must cover: `======` below a heading, or a row of zeros, is no loop."""
+
+MAX_PERIOD = 1500
+"""Longest text that is looked for, characters."""
+
+
+@dataclass(frozen=True)
+class Loop:
+    """A text that ends in repeats."""
+
+    period: int
+    """Characters of what is repeated."""
+    repeats: int
+    """Whole repeats at the end."""
+
+    def __str__(self) -> str:
+        return f"ends in {self.repeats} repeats of the same {self.period} characters"
+
+
+def find(text: str) -> Loop | None:
+    """The loop that a text ends in, by the shortest period, or None. A last repeat that is cut short does not matter.
+
+    Linear in the part that is looked at: the failure function of Knuth, Morris and Pratt over the reversed text gives
+    the shortest period of every suffix.
+    """
+    tail = text.rstrip()[-(MAX_PERIOD * (MIN_REPEATS + 1)) :][::-1]
+    if len(tail) < MIN_CHARACTERS:
+        return None
+    border = [0] * (len(tail) + 1)
+    best: tuple[int, int] | None = None  # period, length that has it
+    k = 0
+    for i in range(1, len(tail)):
+        while k and tail[i] != tail[k]:
+            k = border[k]
+        k += tail[i] == tail[k]
+        border[i + 1] = k
+        length, period = i + 1, i + 1 - k
+        if length >= MIN_CHARACTERS and period * MIN_REPEATS <= length and (best is None or period <= best[0]):
+            best = (period, length)
+    return None if best is None else Loop(best[0], best[1] // best[0])

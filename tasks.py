@@ -60,6 +60,10 @@ def _quiet_exit() -> NoReturn:
         "max-iterations": "with --until decided: iterations at most (default: the lineup's)",
         "margin": "with --until decided: points within which arms count as equivalent (default: the lineup's, else 5)",
         "slots": "questions asked at a time; speed then comes from the single-stream probe alone",
+        "image": "container image to run (default: the reference build's, else the newest that was built here)",
+        "gpu": "GPU by index or UUID (default: the first)",
+        "allow-busy": "measure beside other processes on the GPU; a caveat then",
+        "dry-run": "print everything that would run and every problem, and start nothing",
         "unsafe-grading": "grade without a sandbox; marks every grade and the report",
     },
 )
@@ -79,6 +83,10 @@ def bench(  # type: ignore[no-untyped-def]
     max_iterations=None,
     margin=None,
     slots=None,
+    image=None,
+    gpu=None,
+    allow_busy=False,
+    dry_run=False,
     unsafe_grading=False,
 ):
     """Run a lineup: start every arm alone, put the suite to it, grade the answers, write the report.
@@ -104,6 +112,10 @@ def bench(  # type: ignore[no-untyped-def]
         max_iterations=max_iterations,
         margin=margin,
         slots=slots,
+        image=image,
+        gpu=gpu,
+        allow_busy=allow_busy,
+        dry_run=dry_run,
         unsafe_grading=unsafe_grading,
     )
     _do(lambda out: work(wishes, results, out))
@@ -338,3 +350,117 @@ def replay(c, generation, results=None, server=None):  # type: ignore[no-untyped
     from bench.commands.replay import replay as work
 
     _do(lambda out: work(generation, results, server, out))
+
+
+@task(
+    name="build-llama",
+    help={
+        "rev": "commit (7 digits or more), tag or branch (default: the reference run's, 8be759e6f)",
+        "backend": "cuda, cpu or vulkan (default: cuda)",
+        "source": "a llama.cpp tree or archive on this machine, in place of git",
+        "build-number": "build number, for a revision or tree that git cannot be asked about",
+        "repo": "git repository to take the source from",
+        "cuda-architectures": "CMake's list (default: the GPUs of this machine, else the common ones)",
+        "base-build": "image to build in",
+        "base-runtime": "image to run in",
+        "flags": "further CMake arguments",
+        "leave-out": "CPU variants to leave out, separated by blanks",
+        "network": "network of the build's steps, such as none or host",
+        "jobs": "compilers at a time (default: one for each CPU)",
+        "force": "build even when the image is there",
+    },
+)
+def build_llama(  # type: ignore[no-untyped-def]
+    c,  # noqa: ARG001
+    rev=None,
+    backend="cuda",
+    source=None,
+    build_number=None,
+    repo=None,
+    cuda_architectures=None,
+    base_build=None,
+    base_runtime=None,
+    flags="",
+    leave_out=None,
+    network=None,
+    jobs=None,
+    force=False,
+):
+    """Build llama.cpp at a pinned commit into an image, and refuse it unless it proves to be that.
+
+    Example: ./invoke build-llama --rev 8be759e6f
+    """
+    from bench.commands.image import BuildWishes
+    from bench.commands.image import build_llama as work
+
+    wishes = BuildWishes(
+        rev=rev,
+        backend=backend,
+        source=source,
+        build_number=build_number,
+        repo=repo,
+        cuda_architectures=cuda_architectures,
+        base_build=base_build,
+        base_runtime=base_runtime,
+        flags=flags,
+        leave_out=leave_out,
+        network=network,
+        jobs=jobs,
+        force=force,
+    )
+    _do(lambda out: work(wishes, out))
+
+
+@task
+def images(c):  # type: ignore[no-untyped-def]  # noqa: ARG001
+    """List the images that this project made.
+
+    Example: ./invoke images
+    """
+    from bench.commands.image import images as work
+
+    _do(work)
+
+
+@task(help={"target": "a GGUF file, hf:OWNER/NAME/FILE, or an arm"})
+def inspect(c, target):  # type: ignore[no-untyped-def]  # noqa: ARG001
+    """Look inside a model before a load: architecture, quant, blocks, context, memory, and what is wrong with it.
+
+    Example: ./invoke inspect smollm2-135m-q4-kv-f16
+    """
+    from bench.commands.own import inspect as work
+
+    _do(lambda out: work(target, out))
+
+
+@task(
+    name="lock-models",
+    iterable=["arm"],
+    help={"lineup": "lineup whose models to lock (default: moe-coding)", "arm": "arm ids in place of a lineup"},
+)
+def lock_models(c, lineup=None, arm=None):  # type: ignore[no-untyped-def]  # noqa: ARG001
+    """Write commit, size and checksum of the hub's models into presets/models.lock.toml.
+
+    Example: ./invoke lock-models --lineup moe-coding
+    """
+    from bench.commands.own import lock as work
+
+    _do(lambda out: work(lineup, arm or (), out))
+
+
+@task(
+    name="new-arm",
+    help={
+        "target": "a GGUF file or hf:OWNER/NAME/FILE",
+        "id": "id of the new arm",
+        "show": "print the preset, write nothing",
+    },
+)
+def new_arm(c, target, id=None, show=False):  # type: ignore[no-untyped-def]  # noqa: ARG001
+    """Write a preset for a model from its own metadata, and say what was guessed.
+
+    Example: ./invoke new-arm ~/models/some-model-q4_k_m.gguf
+    """
+    from bench.commands.own import new_arm as work
+
+    _do(lambda out: work(target, id, show, out))

@@ -155,6 +155,7 @@ class ArmRun:
             self._grades.close()
             sampler.stop()
             self._measure(sampler.summary())
+        probe.cross_check(self._engine, self._model)
 
     def _all_done(self, wanted: Sequence[Question]) -> bool:
         """Whether nothing has to be asked, as far as the engine can tell what would answer without starting it."""

@@ -63,6 +63,13 @@ class ImageIdentity:
         return None if self.build is None or self.commit is None else f"b{self.build}-{self.commit}"
 
 
+def assumed(ref: str) -> ImageIdentity:
+    """What an image that is not there would be, if our Dockerfile made it: for plans, never for a run."""
+    backend = next((name for name, _ in _BACKENDS if ref.endswith(f"-{name}")), "cpu")
+    server = ("/usr/bin/tini", "-s", "--", "/opt/llama/llama-server")
+    return ImageIdentity(ref, ref, None, None, None, None, backend, server, True, (), 0, "")
+
+
 def identify(client: docker.DockerClient, ref: str) -> ImageIdentity:
     """Read an image's identity by running `llama-server --version` in it, without a network and without a GPU.
 

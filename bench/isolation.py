@@ -61,7 +61,7 @@ def device_lock(device: str, folder: Path | None = None) -> Iterator[None]:
     process that has it.
     """
     key = re.sub(r"[^A-Za-z0-9.-]", "-", device)
-    where = folder or Path(tempfile.gettempdir())
+    where = folder or Path(os.environ.get("GGUF_BENCH_LOCKS") or tempfile.gettempdir())
     path = where / f"gguf-bench-{key}.lock"
     if str(path) in _HELD:
         raise ArmError("gpu_busy", f"this process already runs a bench on {device}", advice="one at a time")

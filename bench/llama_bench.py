@@ -1,8 +1,8 @@
 """llama-bench beside the probe: another program's figures for the same model, as a cross-check.
 
 It measures the bare library: no server, no template, no drafts, no sampler. Its figures are stored under kinds of their
-own (`llama-bench-prompt`, `llama-bench-decode`) and never mixed with the server's. It runs after the server has stopped,
-for both together would not fit on a GPU.
+own (`llama-bench-prompt`, `llama-bench-decode`) and never mixed with the server's. It runs after the server has
+stopped, for both together would not fit on a GPU.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import contextlib
 import dataclasses
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -30,6 +31,8 @@ from bench.engines.process import ProcessEngine
 from bench.errors import ArmError
 from bench.ids import new_id
 from bench.presets import Arm
+
+_NO_PROGRAM = re.compile(r"no such file|not found", re.I)
 
 REPETITIONS = 3
 LIMIT_S = 120.0
@@ -64,9 +67,11 @@ def command_for(engine: Engine, arm: Arm, model: Path) -> Command | None:
 
 def in_container(plan: ContainerPlan) -> Command:
     """The container of an arm, with llama-bench in place of the server beside which it lies."""
-    bench = str(PurePosixPath(plan.entrypoint[-1]).with_name("llama-bench"))
+    *init, server = plan.entrypoint
+    # The official image with all tools has one program that is told what to be.
+    bench = "--bench" if server == "--server" else str(PurePosixPath(server).with_name("llama-bench"))
     name = container_name("llama-bench", new_id())
-    line = dataclasses.replace(plan, entrypoint=(bench,), command=(), name=name).command_line()
+    line = dataclasses.replace(plan, entrypoint=(*init, bench), command=(), name=name).command_line()
     line[line.index("--detach")] = "--rm"
     at = line.index("--publish")
     return Command((*line[:at], *line[at + 2 :]), plan.models[0][1], name)
@@ -94,7 +99,7 @@ def llama_bench(
     """Run llama-bench: prompts of `sizes` tokens, and `n_predict` tokens at each of those depths.
 
     Returns measurements as `measurements` does. What fails is one row with the reason and without figures; nothing is
-    raised. Once `stop` is set it is broken off, and nothing is returned.
+    raised. Nothing is returned where there is no such program, and once `stop` is set, which breaks it off.
     """
     stop = stop or threading.Event()
     end = time.monotonic() + limit_s
@@ -110,7 +115,7 @@ def llama_bench(
         try:
             said = _run(line, server_env(env or {}), end, stop)
             out += measurements(said)
-        except _Stopped:
+        except (_Stopped, FileNotFoundError):
             return []
         except (OSError, ValueError) as error:
             detail = " ".join(str(error).split())[:500]
@@ -179,7 +184,8 @@ class _Stopped(Exception):
 
 
 def _run(line: Sequence[str], env: Mapping[str, str], end: float, stop: threading.Event) -> str:
-    """What a program prints. Raises ValueError when it fails or takes too long, OSError when it cannot be run."""
+    """What a program prints. Raises ValueError when it fails or takes too long, OSError when it cannot be run,
+    FileNotFoundError among them when it is not there, be it in a container."""
     process = subprocess.Popen(
         line,
         stdin=subprocess.DEVNULL,
@@ -205,6 +211,8 @@ def _run(line: Sequence[str], env: Mapping[str, str], end: float, stop: threadin
         with contextlib.suppress(OSError):
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
+    if process.returncode == 127 and _NO_PROGRAM.search(err):
+        raise FileNotFoundError(line[0])
     if process.returncode != 0:
         last = [text.strip() for text in err.splitlines() if text.strip()][-3:]
         raise ValueError(f"llama-bench ended with exit code {process.returncode}: {'; '.join(last) or 'no message'}")
@@ -212,8 +220,7 @@ def _run(line: Sequence[str], env: Mapping[str, str], end: float, stop: threadin
 
 
 def remove_container(command: Command) -> None:
-    """Take away the container of a run that was broken off. Docker's command line does not when it is killed."""
-    if command.container is None:
-        return
-    with contextlib.suppress(OSError, subprocess.TimeoutExpired):
-        subprocess.run(["docker", "rm", "--force", command.container], capture_output=True, timeout=30, check=False)
+    """Take away the container of a run that was broken off: docker's command line does not when it is killed."""
+    if command.container is not None:
+        with contextlib.suppress(OSError, subprocess.TimeoutExpired):
+            subprocess.run(["docker", "rm", "--force", command.container], capture_output=True, timeout=30, check=False)

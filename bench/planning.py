@@ -44,6 +44,11 @@ class Wishes:
     margin: str | None = None
     slots: str | None = None
     unsafe_grading: bool = False
+    image: str | None = None
+    gpu: str | None = None
+    allow_busy: bool = False
+    dry_run: bool = False
+    models: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
@@ -186,10 +191,24 @@ def spec_for(
         engines=engines,
         model_cache=cache,
         problems={arm_id: tuple(texts) for arm_id, texts in problems.items() if texts},
+        gpu_index=gpu_of(wishes),
+        allow_busy=wishes.allow_busy,
         rounds=choice.rounds,
         slots=choice.slots,
         settings=asdict(wishes),
     )
+
+
+def gpu_of(wishes: Wishes) -> int | str | None:
+    """The GPU that `--gpu` names: an index or a UUID."""
+    text = (wishes.gpu or "").strip()
+    if not text:
+        return None
+    if text.isdigit():
+        return int(text)
+    if text.startswith(("GPU-", "MIG-")):
+        return text
+    raise UsageError(f"--gpu takes an index such as 0 or a UUID such as GPU-1a2b... (nvidia-smi -L), not '{text}'")
 
 
 def download_bytes(arms: Iterable[Arm], cache: Path) -> tuple[int, bool]:

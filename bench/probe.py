@@ -9,10 +9,12 @@ from __future__ import annotations
 import dataclasses
 import threading
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, Literal
 
+from bench import llama_bench
 from bench.database import connect
-from bench.engines import Server
+from bench.engines import Engine, Server
 from bench.ids import new_id
 from bench.presets import Arm
 from bench.probe_requests import Budget, Known, Measurement, Shot, what_was_measured
@@ -51,6 +53,7 @@ class Probe:
         self._stop, self._again, self._budgets = stop, again, budgets
         self._session_id = new_id()
         self._known: Known | None = None
+        self._threads = 1
 
     def start(self, server: Server) -> None:
         """Measure before the first question."""
@@ -58,13 +61,38 @@ class Probe:
         stage: Stage = "start"
         shots = self._run(server, self._budgets[self._arm.device, "end" if earlier else stage], earlier)
         self._keep(stage, shots)
-        self._known = what_was_measured(shots)
+        self._known, self._threads = what_was_measured(shots), server.threads
 
     def end(self, server: Server | None) -> None:
         """Measure shortly after the last answer; without a start there is nothing to compare with."""
         if server is None or self._known is None or self._stop.is_set():
             return
         self._keep("end", self._run(server, self._budgets[self._arm.device, "end"], self._known))
+
+    def cross_check(self, engine: Engine, model: Path) -> None:
+        """Put llama-bench beside what was measured, once an arm and where the engine has it. The server is stopped."""
+        known = self._known
+        if known is None or self._again or self._stop.is_set():
+            return
+        command = llama_bench.command_for(engine, self._arm, model)
+        if command is None:
+            return
+        try:
+            found = llama_bench.llama_bench(
+                command.prefix,
+                command.model,
+                llama_bench.arguments(self._arm, self._threads),
+                sizes=known.sizes,
+                n_predict=known.n_predict,
+                limit_s=2 * self._arm.startup_limit_s + llama_bench.LIMIT_S,
+                env=self._arm.env,
+                stop=self._stop,
+            )
+        finally:
+            llama_bench.remove_container(command)
+        if found:
+            ids = {"run_id": self._run_id, "arm_id": self._arm.arm_id, "session_id": self._session_id}
+            self._store.append("probes", [{**ids, **row} for row in found])
 
     def _run(self, server: Server, budget: Budget, known: Known | None) -> list[Shot]:
         context = server.identity.n_ctx or self._arm.context // max(1, self._arm.parallel)

@@ -144,7 +144,7 @@ class Measurement:
         room = self._context - self._n_predict - _SPARE_TOKENS
         fits = tuple(size for size in SIZES if self._tokens(size) * 1.1 <= room)
         sizes = known.sizes[:SHORT_SIZES] if known else fits or SIZES[:1]
-        chosen = self._warm_up(sizes)
+        chosen = self._fitting(sizes) if known else self._warm_up(sizes)
         for repetition in range(1, MAX_REPETITIONS + 1):
             # All sizes in turn: a machine that drifts does so for all of them.
             for size in chosen:
@@ -175,6 +175,12 @@ class Measurement:
                 return chosen if self._shots[-1].outcome == "context_overflow" else []
             chosen.append(size)
         return chosen
+
+    def _fitting(self, sizes: Sequence[int]) -> list[int]:
+        """The sizes there is time to measure once, the first in any case; they were warmed up at the arm's start."""
+        left = self._budget.plan_s - self._used()
+        costs = [sum(self._seconds(size) for size in sizes[:n]) for n in range(1, len(sizes) + 1)]
+        return [size for size, cost in zip(sizes, costs, strict=True) if size == sizes[0] or cost <= left]
 
     def _calibrate(self) -> bool:
         text = self._words(_CALIBRATION_WORDS)

@@ -13,6 +13,7 @@ from typing import Any
 
 from bench import stored_grades
 from bench.answer import Answer
+from bench.database import connect
 from bench.grading import GradeJob, Grader, Limits, Verdict, counterfactual
 from bench.ids import new_id
 from bench.judge import grade_row, judge, test_rows
@@ -70,9 +71,11 @@ def regrade(
     `adopt` makes every measured verdict the headline. Grades of kind `regrade` are stored as they come; headline rows
     only at the end and together: a run is never left half adopted.
     """
-    answers, other = stored_grades.answers(store.results, run_id, suite, stored_as, levels)
-    before = stored_grades.headlines(store.results, run_id)
-    hashes = stored_grades.planned_hashes(store.results, run_id)
+    connection, _ = connect(store.results)
+    with connection:
+        answers, other = stored_grades.answers(connection, run_id, suite, stored_as, levels)
+        before = stored_grades.headlines(connection, run_id)
+        hashes = stored_grades.planned_hashes(connection, run_id)
     known = {level.level_id: level for level in suite.levels}
     headlines: list[tuple[Row, list[Row]]] = []
     waiting: list[tuple[Row, list[Row]]] = []
@@ -99,7 +102,9 @@ def regrade(
     _store(store, headlines)
     n_counterfactual = add_counterfactuals(store, run_id, suite, grader, limits=limits)
     asked = {answer["level_id"] for answer in answers}
-    published, n_published = stored_grades.published_differences(store.results, run_id, asked)
+    connection, _ = connect(store.results)
+    with connection:
+        published, n_published = stored_grades.published_differences(connection, run_id, asked)
     for table in ("grades", "tests"):
         store.merge(run_id, table)
     return Regraded(
@@ -127,7 +132,10 @@ def add_counterfactuals(
     """
     known = {level.level_id: level for level in suite.levels}
     added: list[tuple[Row, list[Row]]] = []
-    for row in stored_grades.interface_failures(store.results, run_id):
+    connection, _ = connect(store.results)
+    with connection:
+        failures = stored_grades.interface_failures(connection, run_id)
+    for row in failures:
         level = known.get(row["level_id"])
         if level is None or row["grading_hash"] != level.grading_hash():
             continue

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -71,23 +71,24 @@ _SUSPECTS = """
 
 def suspects(store: Store, run_id: str | None = None) -> list[Suspect]:
     """Suspect headline verdicts, of one run or of all; undecided ones first, and those first that points hang on."""
-    return [
-        Suspect(
-            grade_id=row["grade_id"],
-            run_id=row["run_id"],
-            arm_id=row["arm_id"],
-            level_id=row["level_id"],
-            iteration=row["iteration"],
-            verdict=row["outcome"],
-            reasons=tuple(row["suspect_reasons"] or ()),
-            points=(row["points"] or 0.0) if row["passed"] else 0.0,
-            decision=row["decision"],
-            reviewer=row["reviewer"],
-            note=row["review_note"],
-            lines=decisive_lines(row["code"] or "", row["suspect_reasons"] or ()),
-        )
-        for row in query(store.results, _SUSPECTS, {"run": run_id})
-    ]
+    return [_suspect(row) for row in query(store.results, _SUSPECTS, {"run": run_id})]
+
+
+def _suspect(row: Mapping[str, Any]) -> Suspect:
+    return Suspect(
+        grade_id=row["grade_id"],
+        run_id=row["run_id"],
+        arm_id=row["arm_id"],
+        level_id=row["level_id"],
+        iteration=row["iteration"],
+        verdict=row["outcome"],
+        reasons=tuple(row["suspect_reasons"] or ()),
+        points=(row["points"] or 0.0) if row["passed"] else 0.0,
+        decision=row["decision"],
+        reviewer=row["reviewer"],
+        note=row["review_note"],
+        lines=decisive_lines(row["code"] or "", row["suspect_reasons"] or ()),
+    )
 
 
 def decide(store: Store, grade_id: str, decision: str, reviewer: str, note: str) -> Suspect:
@@ -103,7 +104,6 @@ def decide(store: Store, grade_id: str, decision: str, reviewer: str, note: str)
     if not note.strip():
         raise UsageError("a decision needs its reason: --note TEXT")
     row = _find(query(store.results, _SUSPECTS, {"run": None}), grade_id.strip())
-    before = next(s for s in suspects(store, row["run_id"]) if s.grade_id == row["grade_id"])
     key = ("grade_id", "generation_id", "run_id", "arm_id", "suite_id", "level_id", "iteration")
     code = row["code"]
     store.append(
@@ -123,7 +123,7 @@ def decide(store: Store, grade_id: str, decision: str, reviewer: str, note: str)
             }
         ],
     )
-    return before
+    return _suspect(row)
 
 
 def _find(rows: Sequence[dict[str, Any]], text: str) -> dict[str, Any]:

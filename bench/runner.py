@@ -15,8 +15,9 @@ from bench.arm_run import ArmRun, Context, Question
 from bench.engines import Engine
 from bench.errors import ArmError, BenchError
 from bench.events import EventLog
-from bench.gguf import check, first_error, look
+from bench.gguf import GgufFacts, check, first_error, look
 from bench.grading import Grader, calibrate
+from bench.guards import Guards
 from bench.models import ModelFile, obtain
 from bench.presets import Arm
 from bench.reporter import Reporter
@@ -48,6 +49,14 @@ class RunSpec:
     problems: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Arms that cannot run here, as far as could be seen before the start, with the reasons."""
     gpu_index: int | str | None = None
+    allow_busy: bool = False
+    """Measure beside other processes on the GPU, with a caveat."""
+    idle_limit_s: float = 120.0
+    """Longest wait for a next token; pings do not count."""
+    first_token_limit_s: float = 600.0
+    """Longest wait for a first token (the prompt is read meanwhile)."""
+    grade_beside: bool | None = None
+    """Whether answers are graded while the next one is generated; None decides by the arm and the cores."""
     settings: Mapping[str, Any] = field(default_factory=dict)
     """What else was asked for, as stored with the run."""
 
@@ -67,22 +76,26 @@ def run(spec: RunSpec, store: Store, grader: Grader, reporter: Reporter) -> RunE
     """Run a lineup. What happened is in the store, whatever happens. Raises BenchError when nothing could start."""
     reporter.line("grading the suite's own reference solutions")
     limits = calibrate(grader, spec.suite).limits
-    with store.lock(spec.run_id):
+    guards = Guards(spec.arms, spec.gpu_index, allow_busy=spec.allow_busy)
+    with store.lock(spec.run_id), guards.device():
         facts = environment.facts(spec.gpu_index)
         events = EventLog(store.logs(spec.run_id))
         stopping = Stopping()
         context = Context(
             spec.run_id, spec.suite, spec.iterations, store, grader, limits, reporter, events, stopping,
             facts, spec.gpu_index, store.logs(spec.run_id), spec.slots,
+            spec.idle_limit_s, spec.first_token_limit_s, spec.grade_beside,
         )  # fmt: skip
         with stopping.signals(reporter):
-            return _Run(spec, context).go(_run_row(spec, grader, facts))
+            return _Run(spec, context, guards).go(_run_row(spec, grader, facts))
 
 
 class _Run:
     """A run under way: its arms' rows, and what failed so far."""
 
-    def __init__(self, spec: RunSpec, context: Context) -> None:
+    def __init__(self, spec: RunSpec, context: Context, guards: Guards) -> None:
+        self._guards = guards
+        self._facts: dict[str, GgufFacts] = {}
         self._spec = spec
         self._c = context
         self._rows = {arm.arm_id: arm_row(spec.run_id, arm, n) for n, arm in enumerate(spec.arms, 1)}
@@ -146,6 +159,7 @@ class _Run:
                 row |= {"architecture": facts.architecture, "quant": facts.quant, "parameters": facts.parameters}
                 if error := first_error(check(facts, arm)):
                     raise error
+                self._facts[arm.arm_id] = facts
                 out[arm.arm_id] = model
             except ArmError as e:
                 self._c.store.append("arms", [{**row, **failure(e)}])
@@ -164,8 +178,8 @@ class _Run:
                     return
                 if not self._arm(arm, models[arm.arm_id], questions, last):
                     active.remove(arm)
-                elif arm.quiesce_s and arm is not active[-1]:
-                    self._c.stopping.soon.wait(arm.quiesce_s)
+                elif left := self._guards.after(arm, self._c.stopping.soon):
+                    self._c.reporter.warn(left)
             if self._c.stopping.soon.is_set():
                 return
             for arm_id in rounds.stops(self._c.store, spec, [arm.arm_id for arm in active], self._c.reporter):
@@ -182,6 +196,9 @@ class _Run:
         carried_on = spec.carried_on or arm.arm_id in self._began
         self._began.add(arm.arm_id)
         try:
+            if busy := self._guards.before(arm, self._facts[arm.arm_id]):
+                row["host_busy"] = busy
+                self._c.reporter.warn(f"{arm.arm_id}: {busy}")
             arm_run.run(questions, carried_on=carried_on)
         except KeyboardInterrupt:
             self._c.stopping.soon.set()

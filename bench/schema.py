@@ -235,7 +235,11 @@ _FIELDS: dict[str, list[tuple[str, pa.DataType, str]]] = {
         ("arm_id", _S, "Arm."),
         ("session_id", _S, "Start of the arm's server that was probed; ties the probe at its end to the one before."),
         ("request_id", _S, "Request; its prompt and its answer are a row each, both with all its figures."),
-        ("stage", _S, "start: before the first question; end: after the last answer."),
+        (
+            "stage",
+            _S,
+            "start: before the first question; end: after the last answer; apart: llama-bench, without the server.",
+        ),
         ("kind", _S, "What the row measures: prompt, decode, llama-bench-prompt or llama-bench-decode."),
         ("size", _I, "Tokens asked for: length of the prompt, and depth at which the answer was written."),
         ("repetition", _I, "From 1; 0 is a warm-up."),

@@ -13,6 +13,7 @@ from bench.suites import Suite
 from bench.verdict_change import Change, verdict_name
 
 Row = dict[str, Any]
+Connection = duckdb.DuckDBPyConnection
 
 _GRADE = (
     "grade_id, generation_id, arm_id, level_id, iteration, grading_hash, grader_version, provider, extractor_version, "
@@ -21,27 +22,28 @@ _GRADE = (
 
 
 def query(results: Path, sql: str, values: Sequence[Any] | Mapping[str, Any]) -> list[Row]:
-    """Rows of a query over the views, as dictionaries."""
+    """Rows of one query over the views, as dictionaries."""
     connection, _ = connect(results)
     with connection:
-        return _rows(connection, sql, values)
+        return rows(connection, sql, values)
 
 
-def _rows(connection: duckdb.DuckDBPyConnection, sql: str, values: Sequence[Any] | Mapping[str, Any]) -> list[Row]:
+def rows(connection: Connection, sql: str, values: Sequence[Any] | Mapping[str, Any]) -> list[Row]:
+    """Rows of a query, as dictionaries."""
     cursor = connection.execute(sql, values)
     names = [column[0] for column in cursor.description or ()]
     return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
 
 
 def answers(
-    results: Path, run_id: str, suite: Suite, stored_as: str | None, levels: Sequence[str] | None
+    connection: Connection, run_id: str, suite: Suite, stored_as: str | None, levels: Sequence[str] | None
 ) -> tuple[list[Row], dict[str, int]]:
     """The complete answers that count, without their reasoning; and how many there are of levels the suite lacks.
 
     `stored_as`: only those stored under this suite id; `levels`: only those of these levels.
     """
-    found = query(
-        results,
+    found = rows(
+        connection,
         "select generation_id, run_id, arm_id, suite_id, level_id, iteration, attempt, outcome, detail, content, "
         "finish_reason from generations_latest where run_id = $run and in_plan is not false and complete "
         "and ($suite is null or suite_id = $suite) order by arm_id, iteration, level_id, generation_id",
@@ -56,10 +58,10 @@ def answers(
     return [row for row in found if row["level_id"] in wanted], other
 
 
-def headlines(results: Path, run_id: str) -> dict[str, Row]:
+def headlines(connection: Connection, run_id: str) -> dict[str, Row]:
     """The newest headline grade of each answer of a run, by generation id."""
-    found = query(
-        results,
+    found = rows(
+        connection,
         f"select {_GRADE} from grades where run_id = ? and grade_kind = 'headline' "
         "qualify row_number() over (partition by generation_id order by graded_at desc, grade_id desc) = 1",
         [run_id],
@@ -67,10 +69,10 @@ def headlines(results: Path, run_id: str) -> dict[str, Row]:
     return {row["generation_id"]: row for row in found}
 
 
-def planned_hashes(results: Path, run_id: str) -> dict[tuple[str, str], str | None]:
+def planned_hashes(connection: Connection, run_id: str) -> dict[tuple[str, str], str | None]:
     """Grading hash of the plan by (suite, level)."""
-    found = query(
-        results,
+    found = rows(
+        connection,
         "select suite_id, level_id, any_value(grading_hash) as grading_hash from plan_latest where run_id = ? "
         "group by suite_id, level_id",
         [run_id],
@@ -78,11 +80,11 @@ def planned_hashes(results: Path, run_id: str) -> dict[tuple[str, str], str | No
     return {(row["suite_id"], row["level_id"]): row["grading_hash"] for row in found}
 
 
-def interface_failures(results: Path, run_id: str) -> list[Row]:
+def interface_failures(connection: Connection, run_id: str) -> list[Row]:
     """Failures for a missing name, of the newest headline and regrade of each answer, that have no counterfactual of
     the same code under the same tests by the same grader. Each code once."""
-    return query(
-        results,
+    return rows(
+        connection,
         """
         with newest as (
             select * from grades
@@ -104,17 +106,17 @@ def interface_failures(results: Path, run_id: str) -> list[Row]:
     )
 
 
-def published_differences(results: Path, run_id: str, levels: Container[str]) -> tuple[list[Change], int]:
+def published_differences(connection: Connection, run_id: str, levels: Container[str]) -> tuple[list[Change], int]:
     """Where ours and the published verdict on answers to some levels differ, from the view that says why; and how many
     published verdicts there are."""
-    found = query(
-        results,
+    found = rows(
+        connection,
         "select arm_id, level_id, iteration, published_outcome, outcome, suspect, cause, why "
         "from disagreements where run_id = ? order by arm_id, level_id, iteration",
         [run_id],
     )
-    published = query(
-        results,
+    published = rows(
+        connection,
         "select level_id from grades where run_id = ? and grade_kind = 'published' and passed is not null",
         [run_id],
     )

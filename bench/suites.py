@@ -111,16 +111,13 @@ def load_suite(name: str, root: Path) -> Suite:
         if not isinstance(values, dict):
             raise UsageError(f"{top.at('level')}[{i}]: expected a table [[level]], found {found(values)}")
         level_id = values.get("id")
-        shown_as = level_id if isinstance(level_id, str) and level_id.strip() else str(i)
-        level = _level(Table(top.file, f"level[{shown_as}]", values), folder, default_limit_s)
+        table = Table(top.file, f"level[{level_id if isinstance(level_id, str) and level_id.strip() else i}]", values)
         for other in levels:
-            if other.level_id.casefold() == level.level_id.casefold():
+            if isinstance(level_id, str) and level_id.strip().casefold() == other.level_id.casefold():
                 # Some file systems take both for one folder, so letter case does not tell levels apart.
-                raise UsageError(
-                    f"{top.file}: level[{level.level_id}].id: two levels are called "
-                    f"`{other.level_id}` and `{level.level_id}`; each needs an id of its own"
-                )
-        levels.append(level)
+                both = f"`{other.level_id}` and `{level_id.strip()}`"
+                raise UsageError(f"{table.at('id')}: expected an id of its own for each level, found {both}")
+        levels.append(_level(table, folder, default_limit_s))
     return Suite(folder.resolve().name, title, folder.resolve(), max_tokens, request_limit_s, tuple(levels))
 
 

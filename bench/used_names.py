@@ -48,7 +48,7 @@ class _Reader:
             if isinstance(node, Function) and any("fixture" in ast.unparse(item) for item in node.decorator_list)
         }
         self._scopes: dict[int, Scope] = {}
-        self._returned: dict[str, Value] = {}
+        self._returned = Scope()
         self._attributes: dict[str, Scope] = {}
         """Key of a class of the test file -> what its attributes may be."""
         self._used: dict[str, tuple[int, int]] = {}
@@ -92,13 +92,16 @@ class _Reader:
 
     def _instance_of(self, key: str) -> Value:
         """An object of a class of the test file, which may inherit from one of the solution's."""
-        bases = self._returned.get(key, NOTHING)
+        bases = self._returned.get(key)
         return Value(frozenset({"instance"}) if "class" in bases.kinds else frozenset(), bases.tests | {key})
 
     def _assign(self, target: ast.expr, value: Value, scope: Scope) -> None:
         match target:
             case ast.Name():
-                self._bind(scope, target.id, value)
+                # In a function, a name that is not local is `global` or `nonlocal`.
+                is_local = scope.own is None or scope.has(target.id)
+                place = scope if is_local else scope.place(target.id)
+                self._bind(place or scope, target.id, value)
             case ast.Starred():
                 self._assign(target.value, value, scope)
             case ast.Tuple() | ast.List():
@@ -126,10 +129,7 @@ class _Reader:
                 self._bind(self._attributes.setdefault(key, Scope()), target.attr, value)
         if not isinstance(target, ast.Name):
             return
-        place: Scope | None = scope
-        while place is not None and target.id not in place.values and target.id not in place.own:
-            place = place.outer
-        self._bind(place or scope, target.id, value)
+        self._bind(scope.place(target.id) or scope, target.id, value)
 
     # Statements
 
@@ -214,10 +214,10 @@ class _Reader:
             self._bind(inner, positional[0].arg, self._instance_of(owner))
         for argument in flow.parameters(node.args):
             if argument.arg in self._fixtures:
-                self._bind(inner, argument.arg, self._returned.get(self._fixtures[argument.arg], NOTHING))
+                self._bind(inner, argument.arg, self._returned.get(self._fixtures[argument.arg]))
         self._defaults(node.args, inner, scope)
         self._body(node.body, inner)
-        self._returns(key, inner.values.get("return", NOTHING))
+        self._bind(self._returned, key, inner.values.get("return", NOTHING))
         self._bind(scope, node.name, Value(tests=frozenset({key})))
 
     def _defaults(self, arguments: ast.arguments, inner: Scope, scope: Scope) -> None:
@@ -228,18 +228,12 @@ class _Reader:
         for argument, default in pairs:
             self._bind(inner, argument.arg, self._value(default, scope))
 
-    def _returns(self, key: str, value: Value) -> None:
-        old = self._returned.get(key, NOTHING)
-        if old | value != old:
-            self._returned[key] = old | value
-            self._changed = True
-
     def _class(self, node: ast.ClassDef, scope: Scope) -> None:
         key = flow.key_of(node)
         bases = NOTHING
         for base in node.bases:
             bases |= self._value(base, scope)
-        self._returns(key, Value(bases.kinds & {"class"}, bases.tests))
+        self._bind(self._returned, key, Value(bases.kinds & {"class"}, bases.tests))
         self._bind(scope, node.name, Value(bases.kinds & {"class"}, bases.tests | {key}))
         inner = self._scope(node, scope)
         self._body(node.body, inner, key)
@@ -248,7 +242,7 @@ class _Reader:
             self._bind(attributes, name, value)
 
     def _scope(self, node: Function | ast.ClassDef | ast.Lambda, outer: Scope) -> Scope:
-        own = frozenset() if isinstance(node, ast.ClassDef) else flow.local_names(node)
+        own = None if isinstance(node, ast.ClassDef) else flow.local_names(node)
         return self._scopes.setdefault(id(node), Scope(outer, own))
 
     # Expressions
@@ -269,7 +263,7 @@ class _Reader:
             case ast.Lambda():
                 inner = self._scope(node, scope)
                 self._defaults(node.args, inner, scope)
-                self._returns(flow.key_of(node), self._value(node.body, inner))
+                self._bind(self._returned, flow.key_of(node), self._value(node.body, inner))
                 return Value(tests=frozenset({flow.key_of(node)}))
             case ast.ListComp() | ast.SetComp() | ast.GeneratorExp() | ast.DictComp():
                 for generator in node.generators:
@@ -277,17 +271,23 @@ class _Reader:
                     for condition in generator.ifs:
                         self._value(condition, scope)
                 if isinstance(node, ast.DictComp):
-                    return container(self._value(node.key, scope) | self._value(node.value, scope))
+                    self._value(node.key, scope)
+                    return container(self._value(node.value, scope))
                 return container(self._value(node.elt, scope))
             case ast.Tuple() | ast.List() if not any(isinstance(item, ast.Starred) for item in node.elts):
                 return row([self._value(item, scope) for item in node.elts])
-            case ast.Tuple() | ast.List() | ast.Set() | ast.Dict():
+            case ast.Dict():
                 held = NOTHING
-                for child in ast.iter_child_nodes(node):
-                    if isinstance(child, ast.Starred):
-                        held |= element(self._value(child.value, scope))
-                    elif isinstance(child, ast.expr):
-                        held |= self._value(child, scope)
+                for key, item in zip(node.keys, node.values, strict=True):
+                    if key is not None:
+                        self._value(key, scope)
+                    held |= self._value(item, scope) if key is not None else element(self._value(item, scope))
+                return container(held)
+            case ast.Tuple() | ast.List() | ast.Set():
+                held = NOTHING
+                for item in node.elts:
+                    value = self._value(item, scope)
+                    held |= element(value) if isinstance(item, ast.Starred) else value
                 return container(held)
             case ast.Subscript():
                 self._value(node.slice, scope)
@@ -311,12 +311,13 @@ class _Reader:
         called = self._value(node.func, scope)
         given = [self._value(argument, scope) for argument in node.args]
         named = [(keyword, self._value(keyword.value, scope)) for keyword in node.keywords]
-        is_method = isinstance(node.func, ast.Attribute)
-        name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+        name = flow.callee_name(node.func)
         result = NOTHING
         for key in called.tests:
             result |= self._call_test(key, node, given, named)
-        if called.kinds and not (called.kinds == {"other"} and is_method and name in flow.OF_BUILTINS):
+        owner = self._value(node.func.value, scope) if isinstance(node.func, ast.Attribute) else NOTHING
+        of_builtin = owner.kinds == {"other"} and name in flow.OF_BUILTINS
+        if called.kinds and not of_builtin:
             for keyword, _ in named:
                 if keyword.arg is not None:
                     self._use(keyword.arg, keyword)
@@ -327,22 +328,27 @@ class _Reader:
             return result | self._attribute(given[0], texts[1], node.args[1])
         if name in flow.IMPORTS and texts and (texts[0] == "solution" or "module" in given[0].kinds):
             return Value(frozenset({"module"}))
-        if isinstance(node.func, ast.Call) and getattr(node.func.func, "attr", "") in flow.GETTERS and given:
+        if isinstance(node.func, ast.Call) and given and flow.callee_name(node.func.func) in flow.GETTERS:
             for argument in node.func.args[:1]:
                 if isinstance(argument, ast.Constant) and isinstance(argument.value, str):
                     return self._attribute(given[0], argument.value, argument)
-        owner = self._value(node.func.value, scope) if isinstance(node.func, ast.Attribute) else NOTHING
         if name in flow.SAME:
             for value in given[:2] if name == "cast" else given[:1]:
                 result |= value
-        elif name in flow.COLLECT or name in flow.PAIR or name in flow.TAKE:
+        elif name == "zip":
+            result |= container(row([element(value) for value in given]))
+        elif name in flow.COLLECT or name in flow.TAKE or name in ("items", "enumerate"):
             held = NOTHING
             for value in [owner, *given]:
                 held |= element(value)
-            if name in flow.TAKE and len(given) > 1:
+            if name in flow.COLLECT:
+                held = container(held)
+            elif name not in flow.TAKE:
+                held = container(row([NOTHING, held]))
+            elif len(given) > 1:
                 # `max(a, b)`, and the default of `d.get(key, default)`.
                 held |= given[0] | given[-1]
-            result |= held if name in flow.TAKE else container(container(held) if name in flow.PAIR else held)
+            result |= held
         if isinstance(node.func, ast.Attribute) and name in flow.PUTS_IN:
             for value in [*given, *(value for _, value in named)]:
                 if value:
@@ -359,7 +365,7 @@ class _Reader:
     def _call_test(self, key: str, node: ast.Call, given: list[Value], named: _Named) -> Value:
         """A call of a function or class of the test file: its parameters may be what is given here."""
         function = self._functions.get(key)
-        result = self._returned.get(key, NOTHING)
+        result = self._returned.get(key)
         skip = 0
         if key in self._classes:
             items = self._classes[key].body
@@ -384,7 +390,7 @@ class _Reader:
                 self._bind(inner, name, container(value))
         others = [function.args.kwarg.arg] if function.args.kwarg else []
         for keyword, value in named:
-            if keyword.arg is not None and keyword.arg in inner.own:
+            if keyword.arg is not None and inner.has(keyword.arg):
                 self._bind(inner, keyword.arg, value)
             else:
                 for name in others:

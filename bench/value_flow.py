@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 _BUILTIN_TYPES: tuple[type, ...] = (
-    *(list, dict, set, frozenset, tuple, str, bytes, bytearray, int, float, complex, bool, range, slice),
+    *(list, dict, set, frozenset, tuple, str, bytes, bytearray, int, float, bool),
     *(BaseException, type, object, property, collections.deque, collections.OrderedDict, collections.Counter),
     *(type(iter([])), type(_ for _ in ()), type({}.keys()), type({}.items()), type(len), type(lambda: 0)),
 )
@@ -19,10 +19,8 @@ OF_BUILTINS = frozenset(name for kind in _BUILTIN_TYPES for name in dir(kind))
 
 
 COLLECT = frozenset(("list", "tuple", "set", "frozenset", "dict", "sorted", "reversed", "iter", "filter", "deque"))
-COLLECT |= {"chain", "islice", "values", "keys", "cycle"}
+COLLECT |= {"chain", "islice", "values", "cycle", "product", "permutations", "combinations"}
 """Functions and methods that give a container of the elements of what they were given or called on."""
-PAIR = frozenset(("zip", "enumerate", "items", "product", "permutations", "combinations"))
-"""The same, with the elements in tuples."""
 TAKE = frozenset(("next", "max", "min", "get", "get_nowait", "pop", "popleft", "popitem", "setdefault", "choice"))
 """The same, for one element."""
 SAME = frozenset(("copy", "deepcopy", "cast", "partial"))
@@ -35,6 +33,7 @@ GETTERS = frozenset(["attrgetter", "methodcaller"])
 IMPORTS = frozenset(["import_module", "importorskip", "__import__", "reload"])
 
 _MAX_DEPTH = 4
+_MAX_CHANGES = 12
 
 
 @dataclass(frozen=True)
@@ -77,23 +76,40 @@ class Scope:
     """Variables of a function, class body or module; what is not here is looked up further out."""
 
     outer: Scope | None = None
-    own: frozenset[str] = frozenset()
-    """Names that are local here, so that an outer variable of the same name is another one."""
+    own: frozenset[str] | None = None
+    """Names that are local to a function, so that an outer variable of the same name is another one."""
     values: dict[str, Value] = field(default_factory=dict)
+    changes: dict[str, int] = field(default_factory=dict)
+
+    def has(self, name: str) -> bool:
+        """Whether the name is bound here."""
+        return name in self.values or (self.own is not None and name in self.own)
 
     def get(self, name: str) -> Value:
+        """What a variable may be."""
+        place = self.place(name)
+        return NOTHING if place is None else place.values.get(name, NOTHING)
+
+    def place(self, name: str) -> Scope | None:
+        """The scope in which a variable is found; None where there is none."""
         scope: Scope | None = self
-        while scope is not None:
-            if name in scope.values or name in scope.own:
-                return scope.values.get(name, NOTHING)
+        while scope is not None and not scope.has(name):
             scope = scope.outer
-        return NOTHING
+        return scope
 
     def bind(self, name: str, value: Value) -> bool:
         """Let the variable be this, too. True when that was not known before."""
         old = self.values.get(name)
-        self.values[name] = value | (old or NOTHING)
-        return old != self.values[name]
+        new = value | (old or NOTHING)
+        if self.changes.get(name, 0) > _MAX_CHANGES:
+            # It holds itself, or something like that: from here on only what is in it counts, not how it is nested.
+            leaves = _leaves(new)
+            new = Value(leaves.kinds, leaves.tests, leaves)
+        if new == old:
+            return False
+        self.values[name] = new
+        self.changes[name] = self.changes.get(name, 0) + 1
+        return True
 
 
 def key_of(node: Function | ast.ClassDef | ast.Lambda) -> str:
@@ -164,3 +180,8 @@ def local_names(node: Function | ast.Lambda) -> frozenset[str]:
                 names.add(item.id)
             todo += ast.iter_child_nodes(item)
     return frozenset(names - free)
+
+
+def callee_name(func: ast.expr) -> str:
+    """The last part of a callee's name."""
+    return func.attr if isinstance(func, ast.Attribute) else getattr(func, "id", "")

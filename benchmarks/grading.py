@@ -1,6 +1,6 @@
 """How many solutions a second the sandbox grades, beside one `python -m pytest` process per solution.
 
-    python benchmarks/grading.py [--n 100] [--provider bubblewrap] [--json FILE]
+    python -m benchmarks.grading [--n 100] [--provider bubblewrap] [--json FILE]
 
 Everything runs on the same solutions, one path after the other, on one worker and on two, in one run: other load on the
 machine hits all paths, so take the ratios. Verdicts are checked on the way. Required: at least 5.5 times the baseline
@@ -20,8 +20,6 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from bench.grading import GradeJob, open_grader
 

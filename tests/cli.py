@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import tempfile
 import time
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,9 @@ from typing import Any
 import psutil
 
 ROOT = Path(__file__).resolve().parent.parent
+
+# Two test sessions on one machine, or a user's bench beside one, must not wait for each other's device lock.
+os.environ.setdefault("GGUF_BENCH_LOCKS", tempfile.mkdtemp(prefix="gguf-bench-test-locks-"))
 
 
 def invoke(

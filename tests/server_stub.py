@@ -9,6 +9,7 @@ A step holds from its second on and changes what it names: `health`, `models`, `
 `exit` (exit code), `signal` (kills itself with it), `eat` (takes so many MiB of memory), `refused` (true: not bound
 yet). Options: `alias`, `props` (merged into the answer of /props), `ignore_term`, `child` (starts a process that
 ignores SIGTERM), `questions` (a file that gets a line per question),
+`answers`, `always`, `content` (how questions are answered: see stub_answers.py),
 `starts` (a file that gets a line per start, with the port) and `by_start` (scripts for the first, second, ... start).
 """
 
@@ -24,6 +25,8 @@ import threading
 import time
 from pathlib import Path
 from typing import Any
+
+import stub_answers
 
 STARTED = time.monotonic()
 SCRIPT: dict[str, Any] = json.loads(os.environ.get("STUB_SCRIPT", "{}"))
@@ -144,6 +147,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
         if "questions" in BEHAVIOUR.options:
             with Path(BEHAVIOUR.options["questions"]).open("a") as file:
                 file.write(self.path + "\n")
+        if self.path == "/v1/chat/completions" and {"answers", "always", "content"} & set(BEHAVIOUR.options):
+            stub_answers.answer(self, BEHAVIOUR.options, "b9784-8be759e6f")
+            return
         self._send(BEHAVIOUR.now["health"], {"choices": []})
 
     def log_message(self, *args: object) -> None:

@@ -82,11 +82,11 @@ def fill(
     store.append("runs", [run_row(arm_order=list(verdicts), iterations=max(map(len, verdicts.values())), **run)])
     for position, (arm_id, iterations) in enumerate(verdicts.items(), 1):
         store.append("arms", [arm_row(arm_id, position=position)])
-        for i, row in enumerate(iterations, 1):
-            store.append("plan", [plan_row(level, i, arm_id) for level in levels])
-            made = [generation(level, i, arm_id) for level in levels]
-            store.append("generations", made)
-            store.append("grades", [grade(g, passed) for g, passed in zip(made, row, strict=True)])
+        slots = [(level, i, v) for i, row in enumerate(iterations, 1) for level, v in zip(levels, row, strict=True)]
+        made = [generation(level, i, arm_id) for level, i, _ in slots]
+        store.append("plan", [plan_row(level, i, arm_id) for level, i, _ in slots])
+        store.append("generations", made)
+        store.append("grades", [grade(g, passed) for g, (_, _, passed) in zip(made, slots, strict=True)])
     return store
 
 

@@ -19,11 +19,12 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from asking import ask
 from graders import opened
 from hypothesis import given
 from hypothesis import strategies as st
 from reference_layout import KINDS, SUITE, F, Made, answer, make, mixed, response
-from store_rows import RUN, ask, fill, generation, run_row
+from store_rows import RUN, fill, generation, run_row
 
 from bench.commands.importing import export, import_run
 from bench.errors import BenchError, UsageError
@@ -342,13 +343,10 @@ def test_what_the_layout_writes_is_read_back(content: str, reasoning: str) -> No
     assert back.content == content.removesuffix("\r")
 
 
-@given(
-    text=st.text(
-        alphabet=st.sampled_from(
-            ["<reasoning_content>", "</reasoning_content>", "<content>", "</content>", "\n", "x", "\r", "ERROR: "]
-        )
-    )
-)
+PIECES = ["<reasoning_content>", "</reasoning_content>", "<content>", "</content>", "\n", "x", "\r", "ERROR: "]
+
+
+@given(text=st.lists(st.sampled_from(PIECES)).map("".join))
 def test_any_text_is_split_or_refused(text: str) -> None:
     try:
         back = split_response(text)

@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from asking import ask
 from graders import opened
 from reference_layout import SUITE, F
-from store_rows import RUN, ask, fill, generation, plan_row, run_row
+from store_rows import RUN, fill, generation, plan_row, run_row
 
 from bench.commands.regrade import regrade as command
 from bench.errors import UsageError

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from asking import ask
 from graders import opened
-from store_rows import NOON, RUN, ask, fill, generation, grade, plan_row, run_row
+from store_rows import NOON, RUN, fill, generation, grade, plan_row, run_row
 
 from bench.commands.review import review as command
 from bench.errors import UsageError

@@ -275,7 +275,8 @@ def test_sigkill_at_a_random_moment(tmp_path: Path, delay: float) -> None:
 
 
 def test_merge_keeps_every_row_and_makes_one_file(tmp_path: Path) -> None:
-    fill(tmp_path, {"a": [[True, False]] * 4})
+    for arm in "abc":
+        fill(tmp_path, {arm: [[True, False]] * 2})
     before = {t: ask(tmp_path, f"from {t} order by all") for t in ("runs", "plan", "arms", "generations", "grades")}
     store = Store(tmp_path)
     store.merge(RUN)

@@ -1,21 +1,25 @@
 """Suites as a user writes them: what is accepted, what is refused and in which words, hashes, and unnamed names."""
 
+# ruff: noqa: E501 -- each case of a table stands in one line, with the source that it is about.
+
 from __future__ import annotations
 
+import hashlib
 import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-import bench.suites
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import bench.suites
 from bench.errors import UsageError
 from bench.grading.providers import open_grader
 from bench.suite_check import check_suite
 from bench.suites import Suite, ambiguities, load_suite, suite_ids
 from bench.used_names import unmentioned_names
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 TOML = """
 title = "My own"
@@ -173,8 +177,8 @@ def test_a_folder_that_is_no_suite(tmp_path):
         ('entry = ["Box"]', 'entry = ["Box", "Box"]', ["level[Box].entry[1]", "`Box` twice"]),
         ('entry = ["Box"]', 'entry = ["my box"]', ["level[Box].entry[0]: expected a Python name"]),
         ('entry = ["Box"]', 'entry = ["Crate"]', ["Box/reference.py", "`Crate`", "found Box"]),
-        ('id = "Box"', 'id = "double"', ["two levels are called `double`"]),
-        ('id = "Box"', 'id = "DOUBLE"', ["DOUBLE"]),
+        ('id = "Box"', 'id = "double"', ["level[double].id: expected an id of its own", "`double` and `double`"]),
+        ('id = "Box"', 'id = "DOUBLE"', ["`double` and `DOUBLE`"]),
         ('id = "Box"', 'id = "../Box"', ["level[../Box].id: expected letters"]),
         ('id = "Box"', "", ["level[1].id: this key is required and missing"]),
         ('id = "Box"', "id = 7", ["level[1].id: expected a text"]),
@@ -262,14 +266,14 @@ def test_a_reference_may_define_its_entry_by_assignment_or_on_a_condition(tmp_pa
 # Which tests are expected
 
 
-def level_with(root: Path, tests: str, listed: str = "") -> Draft:
+def level_with(tests: str, listed: str = "") -> Draft:
     draft = Draft(TOML.replace('entry = ["double"]\n', f'entry = ["double"]\n{listed}\n'))
     draft.files["double/hidden_test.py"] = "import pytest\nfrom solution import double\n" + tests
     return draft
 
 
 def ids(root: Path, tests: str, listed: str = "") -> tuple[str, ...]:
-    return level_with(root, tests, listed).load(root).levels[0].expected
+    return level_with(tests, listed).load(root).levels[0].expected
 
 
 def test_test_ids_come_from_the_syntax_tree_in_order(tmp_path):
@@ -329,7 +333,7 @@ UNCOUNTABLE = [
 
 @pytest.mark.parametrize("source", UNCOUNTABLE)
 def test_tests_that_cannot_be_counted_have_to_be_listed(tmp_path, source):
-    message = level_with(tmp_path, source).refused(tmp_path)
+    message = level_with(source).refused(tmp_path)
     assert "cannot be counted from the source; list their ids in" in message
     assert "level[double].tests" in message
     name = "TestA::test_a" if "TestA" in source else "Checks::test_a" if "Checks" in source else "test_a"
@@ -348,7 +352,7 @@ def test_tests_that_cannot_be_counted_have_to_be_listed(tmp_path, source):
     ],
 )
 def test_a_test_that_never_runs_because_a_later_one_replaces_it(tmp_path, source, line):
-    assert line in level_with(tmp_path, source).refused(tmp_path)
+    assert line in level_with(source).refused(tmp_path)
 
 
 def test_same_name_in_two_classes_is_two_tests(tmp_path):
@@ -357,9 +361,9 @@ def test_same_name_in_two_classes_is_two_tests(tmp_path):
 
 
 def test_names_that_pytest_takes_and_we_would_not(tmp_path):
-    assert "`testing`" in level_with(tmp_path, "def testing(): pass\ndef test_a(): pass\n").refused(tmp_path)
+    assert "`testing`" in level_with("def testing(): pass\ndef test_a(): pass\n").refused(tmp_path)
     source = "class TestA:\n    def __init__(self): pass\n    def test_a(self): pass\n"
-    assert "`__init__`" in level_with(tmp_path, source).refused(tmp_path)
+    assert "`__init__`" in level_with(source).refused(tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -375,7 +379,7 @@ def test_names_that_pytest_takes_and_we_would_not(tmp_path):
 )
 def test_a_list_that_does_not_fit(tmp_path, listed, says):
     source = "def test_a(): pass\ndef test_b(): pass\n"
-    assert says in level_with(tmp_path, source, listed).refused(tmp_path)
+    assert says in level_with(source, listed).refused(tmp_path)
     assert ids(tmp_path, source, 'tests = ["test_b", "test_a"]') == ("test_b", "test_a")
 
 
@@ -388,10 +392,13 @@ def hashes(suite: Suite) -> list[tuple[str, str]]:
 
 def test_hashes_do_not_change_from_one_release_to_the_next(tmp_path):
     """Stored results are found by these. A change here makes every earlier result incomparable."""
-    assert [prompt for prompt, _ in hashes(Draft().load(tmp_path))] == [
-        "PROMPT0",
-        "PROMPT1",
+    suite = Draft().load(tmp_path)
+    assert [prompt for prompt, _ in hashes(suite)] == [
+        "468a10a7524a429df62cd6579cd14b89c94c9202c1fd0b235d0686342ff2f1a9",
+        "e59c909f39e77a32e1e68999d663c8f2dcefbe8f0715a94caf2aa520152f012b",
     ]
+    text = '{"max_tokens": 512, "messages": [{"content": "Write `double(n)`, which returns twice n.", "role": "user"}]}'
+    assert hashes(suite)[0][0] == hashlib.sha256(text.encode()).hexdigest()
 
 
 @pytest.mark.parametrize(

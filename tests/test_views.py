@@ -26,7 +26,7 @@ from store_rows import (
     run_row,
 )
 
-from bench.database import SQL, connect
+from bench.database import SQL, connect, snapshot
 from bench.schema import TABLES, schema
 from bench.stats_tables import t_quantiles
 from bench.store import Store
@@ -517,8 +517,11 @@ def test_failures_are_counted_with_one_example_each(tmp_path: Path) -> None:
 
 
 def _caveats(results: Path) -> dict[str, list[str | None]]:
+    """The arms that each rule fired for, as a report finds them."""
+    connection, _ = connect(results)
+    snapshot(connection, [RUN])
     out: dict[str, list[str | None]] = {}
-    for r in ask(results, "from caveats order by rule, arm_id"):
+    for r in rows_of(connection, "from caveats order by rule, arm_id"):
         assert r["text"] and r["source"] and r["level"] in ("error", "warning", "note"), r
         out.setdefault(r["rule"], []).append(r["arm_id"])
     return out
@@ -555,12 +558,11 @@ def test_a_caveat_fires_from_its_row(tmp_path: Path, rule: str) -> None:
     if table == "arms":
         arms[1] |= change
     store.append("arms", arms)
-    for arm in ("a", "b"):
-        for i in range(1, 13):
-            store.append("plan", [plan_row("L1", i, arm)])
-            made = generation("L1", i, arm)
-            store.append("generations", [made])
-            store.append("grades", [grade(made, i % 3 != 0)])
+    slots = [(arm, i) for arm in ("a", "b") for i in range(1, 13)]
+    store.append("plan", [plan_row("L1", i, arm) for arm, i in slots])
+    made = [generation("L1", i, arm) for arm, i in slots]
+    store.append("generations", made)
+    store.append("grades", [grade(g, g["iteration"] % 3 != 0) for g in made])
     found = _caveats(tmp_path)
     assert rule in found
     assert found.keys() - {rule} == set(), "nothing else is wrong with this run"

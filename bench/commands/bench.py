@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 
+from bench.commands.dry_run import dry_run
 from bench.commands.setup import engines_for, problems_for
 from bench.database import connect, rebuild
 from bench.errors import UsageError
@@ -37,6 +38,12 @@ def bench(wishes: Wishes, results: str | None, out: Reporter) -> int:
     cache = default_cache()
     engines = engines_for(choice.arms, wishes)
     problems = problems_for(choice.arms, engines)
+    if wishes.dry_run:
+        notes = check_context(choice)
+        show(choice, problems, cache, engines, out)
+        for arm_id, note in notes.items():
+            out.warn(f"{arm_id}: {note}; the preset allows it")
+        return dry_run(choice, engines, problems, cache, out)
     if all(problems[arm.arm_id] for arm in choice.arms):
         raise UsageError(_cannot_run(choice, problems))
     notes = check_context(choice)

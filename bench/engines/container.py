@@ -21,7 +21,7 @@ from bench.engines.container_plan import ContainerPlan, container_name, plan_con
 from bench.engines.docker_host import connect, docker_host, why_not_here
 from bench.engines.preflight import host_refusals, model_files, one_line, threads_for
 from bench.errors import ArmError
-from bench.image_identity import ImageIdentity, identify
+from bench.image_identity import ImageIdentity, assumed, identify
 from bench.image_source import Pin
 from bench.presets import Arm
 
@@ -142,6 +142,12 @@ class ContainerEngine:
 
         The name's last part and the server's alias are drawn anew by every start.
         """
+        try:
+            self.image_identity()
+        except ArmError:
+            # Nothing is there to be asked: the plan for an image as our Dockerfile makes it. `start` asks for real.
+            if self._identity is None:
+                return self._plan(arm, model_files(model, must_exist=False), "NEW", "NEW", assumed(self.image))
         return self._plan(arm, model_files(model, must_exist=False), "NEW", "NEW")
 
     def start(self, arm: Arm, model: Path, log_path: Path) -> ContainerServer:
@@ -205,11 +211,13 @@ class ContainerEngine:
             advice=f"make it with `invoke build-llama --rev {want.commit or want.build_commit}`",
         )
 
-    def _plan(self, arm: Arm, files: Sequence[Path], token: str, alias: str) -> ContainerPlan:
+    def _plan(
+        self, arm: Arm, files: Sequence[Path], token: str, alias: str, image: ImageIdentity | None = None
+    ) -> ContainerPlan:
         return plan_container(
             arm,
             files,
-            self.image_identity(),
+            image or self.image_identity(),
             name=container_name(arm.arm_id, token),
             alias=alias,
             threads=threads_for(arm),

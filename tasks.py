@@ -44,8 +44,11 @@ def _quiet_exit() -> NoReturn:
 
 
 @task(
-    iterable=["arm"],
+    iterable=["arm", "model"],
     help={
+        "model": "GGUF file, pattern or folder to bench without a preset; also lmstudio or ollama",
+        "endpoint": "address of an OpenAI-compatible server that already runs; nothing of it is proved",
+        "endpoint-model": "its model, where it has several",
         "lineup": "lineup to run (./invoke arms lists them); without it and without --arm: smoke",
         "arm": "arm ids, repeated or separated by commas, or 'all'",
         "suite": "suite id, or the path of a folder with a suite of your own",
@@ -87,6 +90,9 @@ def bench(  # type: ignore[no-untyped-def]
     gpu=None,
     allow_busy=False,
     dry_run=False,
+    model=None,
+    endpoint=None,
+    endpoint_model=None,
     unsafe_grading=False,
 ):
     """Run a lineup: start every arm alone, put the suite to it, grade the answers, write the report.
@@ -116,6 +122,9 @@ def bench(  # type: ignore[no-untyped-def]
         gpu=gpu,
         allow_busy=allow_busy,
         dry_run=dry_run,
+        models=model or (),
+        endpoint=endpoint,
+        endpoint_model=endpoint_model,
         unsafe_grading=unsafe_grading,
     )
     _do(lambda out: work(wishes, results, out))

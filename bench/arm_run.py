@@ -327,13 +327,12 @@ class ArmRun:
             raise ArmError("no_answers", f"{text}: {reply.detail}", advice="see the server's log")
 
     def _request(self, question: Question) -> Request:
-        kwargs = dict(self._arm.chat_template_kwargs)
         return Request(
             messages=question.level.messages(),
             max_tokens=self._c.suite.max_tokens,
             seed=question.seed,
             sampler=self._arm.sampler.request_fields(),
-            extra={"chat_template_kwargs": kwargs} if kwargs else {},
+            extra=self._arm.request_extra(),
             time_limit_s=self._c.suite.request_limit_s,
             idle_limit_s=self._c.idle_limit_s,
             first_token_limit_s=self._c.first_token_limit_s,

@@ -8,19 +8,28 @@ from pathlib import Path
 
 from bench import seeds
 from bench.engines import Engine
-from bench.errors import UsageError
+from bench.engines.endpoint import endpoint_arm
+from bench.errors import ArmError, UsageError
 from bench.ids import new_run_id
 from bench.models import expected_bytes, is_cached
+from bench.new_arm import arms_from_models
 from bench.options import names, number, one_of, whole_number
-from bench.presets import Arm, Lineup, arm_ids, load_arm, load_lineup, load_lineups
+from bench.presets import Arm, Lineup, arm_ids, load_arm, load_lineup, load_lineups, load_sampler
 from bench.reporter import Reporter
 from bench.resume import Unfinished, find, named
 from bench.rounds import Rounds
 from bench.runner import RunSpec
 from bench.suites import Suite, load_suite
+from bench.telemetry import gpu_info
 
 ROUND_ITERATIONS = 3
 """Iterations of a round with `--until decided`: loading a model again costs time, looking seldom costs answers."""
+
+OWN_SUITE = "coding-v2-strict"
+"""Suite for models without a preset, when none is named."""
+
+ENDPOINT_CONTEXT = 32768
+"""Context assumed of a server that already runs; it is not proved."""
 
 BIG_LINEUP = "moe-coding"
 """What `--arm all` means without a lineup."""
@@ -49,6 +58,8 @@ class Wishes:
     allow_busy: bool = False
     dry_run: bool = False
     models: Sequence[str] = ()
+    endpoint: str | None = None
+    endpoint_model: str | None = None
 
 
 @dataclass(frozen=True)
@@ -73,6 +84,9 @@ class Choice:
 
 def choose(wishes: Wishes, root: Path) -> Choice:
     """What to run. Raises UsageError where a name is not known or a number is none."""
+    own = _own_arms(wishes, root)
+    if own:
+        return _own_choice(own, wishes, root)
     asked = names(wishes.arms)
     lineup = _lineup(wishes.lineup, asked, root)
     known = arm_ids(root)
@@ -95,6 +109,33 @@ def choose(wishes: Wishes, root: Path) -> Choice:
     slots = whole_number("slots", wishes.slots, 1, high=64)
     arms = tuple(_with_slots(load_arm(arm_id, root), slots) for arm_id in wanted)
     return Choice(lineup, arms, load_suite(suite_name, root / "suites"), iterations, rounds, slots)
+
+
+def _own_arms(wishes: Wishes, root: Path) -> list[Arm]:
+    """Arms without a preset: of `--model` and `--endpoint`. Raises UsageError where they meet `--arm` or `--lineup`."""
+    out: list[Arm] = []
+    if wishes.models:
+        gpu = gpu_info(gpu_of(wishes))
+        free = None if gpu.vram_bytes is None else gpu.vram_bytes - (gpu.vram_used_bytes or 0)
+        try:
+            out += arms_from_models(wishes.models, root, vram_bytes=free)
+        except ArmError as e:
+            raise UsageError(f"--model: {e.detail}" + (f"; {e.advice}" if e.advice else "")) from e
+    if wishes.endpoint is not None:
+        sampler = load_sampler("server-default", root)
+        out.append(endpoint_arm(wishes.endpoint, wishes.endpoint_model, ENDPOINT_CONTEXT, sampler))
+    if out and (wishes.arms or wishes.lineup):
+        raise UsageError("--model and --endpoint bench what has no preset; leave out --arm and --lineup")
+    return out
+
+
+def _own_choice(arms: list[Arm], wishes: Wishes, root: Path) -> Choice:
+    suite = load_suite(wishes.suite or OWN_SUITE, root / "suites")
+    slots = whole_number("slots", wishes.slots, 1, high=64)
+    rounds, iterations = _rounds(wishes, None)
+    # A model's own context may be too short for the suite: nobody can raise it, so it is a caveat and no refusal.
+    ready = [_with_slots(replace(arm, allow_small_context=True), slots) for arm in arms]
+    return Choice(None, tuple(ready), suite, iterations, rounds, slots)
 
 
 def _rounds(wishes: Wishes, lineup: Lineup | None) -> tuple[Rounds, int]:

@@ -94,6 +94,8 @@ class Arm:
     """Loopback port; 0 takes a free one."""
     startup_limit_s: float = 120.0
     quiesce_s: float = 0.0
+    endpoint_model: str | None = None
+    """For a server that already runs: the model's name there."""
     allow_small_context: bool = False
     """Consent to a context that cannot hold prompt plus `max_tokens`; the report then carries a caveat."""
 
@@ -109,6 +111,15 @@ class Arm:
             "device": self.device,
         }
         return hashlib.sha256(json.dumps(what, sort_keys=True).encode()).hexdigest()
+
+    def request_extra(self) -> dict[str, Any]:
+        """Request fields beside messages, sampler and seed."""
+        out: dict[str, Any] = {}
+        if self.chat_template_kwargs:
+            out["chat_template_kwargs"] = dict(self.chat_template_kwargs)
+        if self.endpoint_model is not None:
+            out["model"] = self.endpoint_model
+        return out
 
     def flags(self, *, threads: int) -> list[str]:
         """llama-server's arguments but for model, host and port. Every flag that matters is explicit."""

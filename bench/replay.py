@@ -73,7 +73,6 @@ def replay(
         if other:
             text = "; ".join(f"{name} was {row.get(name)}, is {identity.get(name)}" for name in other)
             raise UsageError(f"it cannot be asked of the same identity: {text}")
-        kwargs = dict(arm.chat_template_kwargs)
         reply: Reply = ask(
             server.base_url,
             Request(
@@ -81,7 +80,7 @@ def replay(
                 suite.max_tokens,
                 row["request_seed"],
                 arm.sampler.request_fields(),
-                {"chat_template_kwargs": kwargs} if kwargs else {},
+                arm.request_extra(),
                 suite.request_limit_s,
             ),
         )

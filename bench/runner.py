@@ -144,14 +144,17 @@ class _Run:
         }
         return RunEnd(spec.run_id, status, tuple({**self._failed, **asked}.items()))
 
-    def _models(self) -> dict[str, ModelFile]:
+    def _models(self) -> dict[str, ModelFile | None]:
         """Every arm's model, proved, before the first arm starts: a download must not run beside a measurement."""
-        out: dict[str, ModelFile] = {}
+        out: dict[str, ModelFile | None] = {}
         for arm in self._spec.arms:
             row = self._rows[arm.arm_id]
             try:
                 if arm.arm_id in self._spec.problems:
                     raise ArmError("engine_unavailable", "; ".join(self._spec.problems[arm.arm_id]))
+                if arm.endpoint_model is not None:  # the model is the server's, and nothing of it can be proved
+                    out[arm.arm_id] = None
+                    continue
                 with self._c.stopping.breakable():
                     model = obtain(arm.model, self._spec.model_cache, progress=self._c.reporter.download)
                 row |= model_columns(model)
@@ -166,7 +169,7 @@ class _Run:
                 self._note(arm, e)
         return out
 
-    def _all_rounds(self, models: Mapping[str, ModelFile]) -> None:
+    def _all_rounds(self, models: Mapping[str, ModelFile | None]) -> None:
         """All arms, a round of iterations at a time; a plain run has one round of all iterations."""
         spec, rounds = self._spec, self._spec.rounds
         ended = rounds.ended(self._c.store.results, spec.run_id) if spec.carried_on else frozenset()
@@ -187,16 +190,16 @@ class _Run:
             if not active:
                 return
 
-    def _arm(self, arm: Arm, model: ModelFile, questions: Sequence[Question], last: int) -> bool:
+    def _arm(self, arm: Arm, model: ModelFile | None, questions: Sequence[Question], last: int) -> bool:
         """Run one arm's part of a round. False when it failed."""
         spec, row = self._spec, self._rows[arm.arm_id]
         self._c.reporter.begin_arm(arm.arm_id, spec.arms.index(arm) + 1, len(spec.arms), len(questions))
-        arm_run = ArmRun(self._c, arm, row, model.path, spec.engines[arm.arm_id])
+        arm_run = ArmRun(self._c, arm, row, model.path if model else Path(), spec.engines[arm.arm_id])
         # A second round finds its first one in the store; only what has no verdict is asked.
         carried_on = spec.carried_on or arm.arm_id in self._began
         self._began.add(arm.arm_id)
         try:
-            if busy := self._guards.before(arm, self._facts[arm.arm_id]):
+            if arm.arm_id in self._facts and (busy := self._guards.before(arm, self._facts[arm.arm_id])):
                 row["host_busy"] = busy
                 self._c.reporter.warn(f"{arm.arm_id}: {busy}")
             arm_run.run(questions, carried_on=carried_on)

@@ -61,7 +61,8 @@ def _memory(arm: Arm, out: Reporter) -> list[str]:
         out.line(f"  memory    not known, the model's header cannot be read from here ({e}){known}")
         return []
     need = estimate(facts, arm)
-    text = f"weights {size_text(need.weights)}, KV cache {size_text(need.kv_cache)}, compute about {size_text(need.compute)}"
+    parts = {"weights": need.weights, "KV cache": need.kv_cache, "state": need.recurrent_state, "compute": need.compute}
+    text = ", ".join(f"{name} {size_text(size)}" for name, size in parts.items())
     out.line(f"  memory    VRAM {size_text(need.vram)}, RAM {size_text(need.ram)} ({text})")
     problems = check(facts, arm)
     for problem in problems:

@@ -9,6 +9,7 @@ from pathlib import Path
 from bench.engines import Engine
 from bench.engines.container import ContainerEngine
 from bench.engines.docker_host import connect
+from bench.engines.endpoint import EndpointEngine
 from bench.engines.process import ProcessEngine
 from bench.errors import ArmError, UsageError
 from bench.image import find_image, image_ref
@@ -34,6 +35,9 @@ def engines_for(arms: Sequence[Arm], wishes: Wishes) -> dict[str, Engine]:
     containers: dict[str, ContainerEngine] = {}
     out: dict[str, Engine] = {}
     for arm in arms:
+        if arm.endpoint_model is not None:
+            out[arm.arm_id] = EndpointEngine()
+            continue
         if name == "process" or (name == "auto" and arm.device == "cpu" and wishes.image is None):
             out[arm.arm_id] = process
             continue

@@ -45,14 +45,19 @@ class Server(Protocol):
 
     base_url: str
     identity: Identity
-    load_ms: float
     log_path: Path
     pids: tuple[int, ...]
     """Processes on this host whose memory is the server's; empty where they cannot be seen."""
     flags: tuple[str, ...]
     """The server's arguments as it got them, model, alias, host and port included."""
-    threads: int
-    """Threads the server was given."""
+
+    @property
+    def load_ms(self) -> float | None:
+        """From the start of the process to healthy; None for a server that ran already."""
+
+    @property
+    def threads(self) -> int | None:
+        """Threads the server was given."""
 
     def alive(self) -> bool:
         """Whether our own process (or container) still runs."""

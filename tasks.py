@@ -227,17 +227,18 @@ def lint(c):  # type: ignore[no-untyped-def]  # noqa: ARG001
 @task(
     help={
         "cache": "also remove the cached models",
+        "images": "also remove the images with this project's label",
         "results": "also remove results, database and reports of the repository",
     }
 )
-def clean(c, cache=False, results=False):  # type: ignore[no-untyped-def]  # noqa: ARG001
+def clean(c, cache=False, results=False, images=False):  # type: ignore[no-untyped-def]  # noqa: ARG001
     """Remove what this project made and nothing else: caches here; with flags also models and results.
 
     Example: ./invoke clean --cache
     """
     from bench.commands.clean import clean as work
 
-    _do(lambda out: work(cache, results, out))
+    _do(lambda out: work(cache, results, images, out))
 
 
 @task(

@@ -6,13 +6,13 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
-from dataclasses import dataclass
-from datetime import UTC, datetime
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from bench import resume
 from bench.client import ASKED_AGAIN, Reply, Request, ask, count_tokens
+from bench.clock import RunClock
 from bench.engines import Engine, Server
 from bench.errors import ArmError
 from bench.events import EventLog
@@ -87,6 +87,7 @@ class Context:
     """Whether grading runs beside the server; None decides by the arm and the cores."""
     probe: bool = True
     """Whether the speed is measured apart from the questions."""
+    clock: RunClock = field(default_factory=RunClock)
 
 
 class ArmRun:
@@ -109,7 +110,7 @@ class ArmRun:
 
     def save(self, status: str, **changes: Any) -> None:
         """A new row of `arms` with the arm's state."""
-        self._row |= {"status": status, "event_at": datetime.now(UTC), **changes}
+        self._row |= {"status": status, "event_at": self._c.clock.now(), **changes}
         self._c.store.append("arms", [self._row])
         reason = {"reason": self._row.get("reason")} if status == "failed" else {}
         self._c.events.add("arm", arm=self._arm.arm_id, status=status, **reason)
@@ -180,7 +181,7 @@ class ArmRun:
             flags=list(server.flags),
         )
         beside = self._c.beside
-        if may_run_beside(self._arm, server.threads, cores()) if beside is None else beside:
+        if may_run_beside(self._arm, server.threads or 1, cores()) if beside is None else beside:
             self._grades.run_beside()
 
     def _probe(self, probe: Probe) -> None:

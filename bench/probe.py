@@ -61,7 +61,7 @@ class Probe:
         stage: Stage = "start"
         shots = self._run(server, self._budgets[self._arm.device, "end" if earlier else stage], earlier)
         self._keep(stage, shots)
-        self._known, self._threads = what_was_measured(shots), server.threads
+        self._known, self._threads = what_was_measured(shots), server.threads or 1
 
     def end(self, server: Server | None) -> None:
         """Measure shortly after the last answer; without a start there is nothing to compare with."""

@@ -13,6 +13,7 @@ from bench.database import connect
 from bench.errors import UsageError
 from bench.locks import holder_of
 from bench.presets import Arm
+from bench.report.runs import resolve_run
 from bench.suites import Suite
 
 IDENTITY = (
@@ -69,11 +70,13 @@ def find(results: Path, suite: Suite, arms: Mapping[str, Arm], lineup_id: str, i
     return None
 
 
-def named(results: Path, run_id: str, suite: Suite, arms: Mapping[str, Arm]) -> Unfinished:
+def named(results: Path, text: str, suite: Suite, arms: Mapping[str, Arm]) -> Unfinished:
     """The run `--resume` names. Raises UsageError where it is another thing by now than what was planned."""
     connection, _ = connect(results)
-    row = connection.execute("select seed, arm_order from runs_latest where run_id = ?", [run_id]).fetchone()
-    assert row is not None
+    run_id = resolve_run(connection, text)
+    row = connection.execute("select seed, arm_order, origin from runs_latest where run_id = ?", [run_id]).fetchone()
+    if row is None or row[2] != "bench" or row[0] is None:
+        raise UsageError(f"run {run_id} was not made by a bench here; it cannot be continued")
     changed = differences(connection, run_id, suite, arms)
     if changed:
         raise UsageError(f"run {run_id} cannot be continued: {'; '.join(changed)}; start a new one with --new")

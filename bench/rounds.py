@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -48,7 +48,7 @@ class Rounds:
         """Whether an arm that went this far has nothing left to be asked."""
         return last >= iterations
 
-    def stops(self, store: Store, spec: RunSpec, active: Sequence[str], reporter: Reporter) -> list[str]:
+    def stops(self, store: Store, spec: RunSpec, active: Sequence[str], reporter: Reporter, now: datetime) -> list[str]:
         """Arms that may stop now, each stored with its decision."""
         if self.step is None or len(spec.arms) < 2:
             return []
@@ -60,7 +60,6 @@ class Rounds:
         )
         results = passes(store, spec)
         decisions = decide(results, [arm for arm in active if arm in results], rule)
-        now = datetime.now(UTC)
         if decisions:
             store.append("decisions", [self._row(spec, decision, rule, now) for decision in decisions])
         for decision in decisions:

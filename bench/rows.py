@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
+from bench import loops
 from bench.client import Reply
 from bench.engines import Identity
 from bench.ids import new_id
@@ -136,6 +137,7 @@ def generation_row(
         "finish_reason": reply.finish_reason,
         "content": reply.content,
         "reasoning": reply.reasoning,
+        "loop": _loop(reply),
         "prompt_tokens": reply.prompt_tokens,
         "completion_tokens": reply.completion_tokens,
         "reasoning_tokens": reasoning_tokens,
@@ -156,3 +158,9 @@ def generation_row(
         "n_chunks": reply.n_chunks,
         "fingerprint": reply.system_fingerprint,
     }
+
+
+def _loop(reply: Reply) -> str | None:
+    """The loop that what came ends in: an answer that was cut while it still reasoned loops in the reasoning."""
+    found = loops.find(reply.content or reply.reasoning)
+    return None if found is None else str(found)

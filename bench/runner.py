@@ -6,12 +6,12 @@ import contextlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from bench import environment, resume, seeds
 from bench.arm_run import ArmRun, Context, Question
+from bench.clock import RunClock, newest_state
 from bench.engines import Engine
 from bench.errors import ArmError, BenchError
 from bench.events import EventLog
@@ -57,6 +57,8 @@ class RunSpec:
     """Longest wait for a first token (the prompt is read meanwhile)."""
     grade_beside: bool | None = None
     """Whether answers are graded while the next one is generated; None decides by the arm and the cores."""
+    probe: bool = True
+    """Whether the speed is measured apart from the questions."""
     settings: Mapping[str, Any] = field(default_factory=dict)
     """What else was asked for, as stored with the run."""
 
@@ -84,7 +86,8 @@ def run(spec: RunSpec, store: Store, grader: Grader, reporter: Reporter) -> RunE
         context = Context(
             spec.run_id, spec.suite, spec.iterations, store, grader, limits, reporter, events, stopping,
             facts, spec.gpu_index, store.logs(spec.run_id), spec.slots,
-            spec.idle_limit_s, spec.first_token_limit_s, spec.grade_beside,
+            spec.idle_limit_s, spec.first_token_limit_s, spec.grade_beside, spec.probe,
+            RunClock(newest_state(store.results, spec.run_id) if spec.carried_on else None),
         )  # fmt: skip
         with stopping.signals(reporter):
             return _Run(spec, context, guards).go(_run_row(spec, grader, facts))
@@ -109,7 +112,7 @@ class _Run:
         spec, store = self._spec, self._c.store
 
         def save(status: str, reason: str | None = None) -> None:
-            store.append("runs", [{**base, "status": status, "reason": reason, "event_at": datetime.now(UTC)}])
+            store.append("runs", [{**base, "status": status, "reason": reason, "event_at": self._c.clock.now()}])
             self._c.events.add("run", status=status, reason=reason)
 
         save("running")
@@ -117,7 +120,7 @@ class _Run:
             if not spec.carried_on or not resume.has_plan(store.results, spec.run_id):
                 wanted = {q.key: q.seed for q in self._questions}
                 store.append("plan", plan_rows(spec.run_id, spec.arms, spec.suite, spec.iterations, wanted))
-            now = datetime.now(UTC)
+            now = self._c.clock.now()
             store.append("arms", [{**row, "status": "planned", "event_at": now} for row in self._rows.values()])
             with contextlib.suppress(KeyboardInterrupt):  # a download or a load was broken off: nothing is lost
                 self._all_rounds(self._models())
@@ -165,7 +168,7 @@ class _Run:
                 self._facts[arm.arm_id] = facts
                 out[arm.arm_id] = model
             except ArmError as e:
-                self._c.store.append("arms", [{**row, **failure(e)}])
+                self._c.store.append("arms", [{**row, **failure(e), "event_at": self._c.clock.now()}])
                 self._note(arm, e)
         return out
 
@@ -185,7 +188,9 @@ class _Run:
                     self._c.reporter.warn(left)
             if self._c.stopping.soon.is_set():
                 return
-            for arm_id in rounds.stops(self._c.store, spec, [arm.arm_id for arm in active], self._c.reporter):
+            for arm_id in rounds.stops(
+                self._c.store, spec, [arm.arm_id for arm in active], self._c.reporter, self._c.clock.now()
+            ):
                 active = [arm for arm in active if arm.arm_id != arm_id]
             if not active:
                 return
@@ -206,7 +211,7 @@ class _Run:
         except KeyboardInterrupt:
             self._c.stopping.soon.set()
         except ArmError as e:
-            arm_run.save(**{k: v for k, v in failure(e).items() if k != "event_at"})
+            arm_run.save(**failure(e))
             self._note(arm, e)
             return False
         finally:
@@ -226,7 +231,6 @@ def failure(e: ArmError) -> dict[str, Any]:
     """The columns of `arms` that say why an arm failed."""
     return {
         "status": "failed",
-        "event_at": datetime.now(UTC),
         "reason": e.reason,
         "detail": e.detail,
         "advice": e.advice or None,

@@ -137,6 +137,7 @@ _FIELDS: dict[str, list[tuple[str, pa.DataType, str]]] = {
         ("finish_reason", _S, "stop or length, as the server says."),
         ("content", _S, "The answer."),
         ("reasoning", _S, "The reasoning; stored, never graded."),
+        ("loop", _S, "The repetition loop that the answer or its reasoning ends in; NULL when it ends in none."),
         ("prompt_tokens", _I, "Tokens of the prompt (usage)."),
         ("completion_tokens", _I, "Tokens generated, reasoning included (usage)."),
         (

@@ -80,7 +80,7 @@ def session(results: Path, iterations: int, moment: Moment | None, log: Path) ->
     before = _events(results)
     with log.open("a") as out:
         process = subprocess.Popen(
-            command(results, iterations), stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT,
+            command(results, iterations), env={**os.environ, "GGUF_BENCH_LOCKS": str(log.parent)}, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT,
             start_new_session=True,
         )  # fmt: skip
     try:

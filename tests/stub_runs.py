@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -35,6 +36,8 @@ class StubRuns:
 
     def __post_init__(self) -> None:
         self.results = self.folder / "results"
+        # A bench holds its devices against every other one; these measure nothing, and need not wait for each other.
+        os.environ["GGUF_BENCH_LOCKS"] = str(self.folder)
         self.engine = ProcessEngine(stub_executable(self.folder))
         suite = load_suite("smoke", ROOT / "suites")
         self.suite: Suite = replace(suite, levels=suite.levels[:3])
@@ -52,7 +55,7 @@ class StubRuns:
         spec = RunSpec(
             run_id=RUN, lineup_id="custom", arms=arms, suite=self.suite, iterations=iterations, seed=7,
             engines=dict.fromkeys((a.arm_id for a in arms), self.engine), model_cache=default_cache(),
-            **{"idle_limit_s": 1.0, "first_token_limit_s": 2.0, **more},
+            **{"probe": False, "idle_limit_s": 1.0, "first_token_limit_s": 2.0, **more},
         )  # fmt: skip
         stream = io.StringIO()
         try:

@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 import pytest
 from asking import ask
 from graders import opened
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from reference_layout import KINDS, SUITE, F, Made, answer, make, mixed, response
 from store_rows import RUN, fill, generation, run_row
@@ -333,6 +333,7 @@ def test_nothing_to_import_is_said(tmp_path: Path) -> None:
     assert stored(tmp_path / "results") == []
 
 
+@settings(deadline=None)
 @given(content=st.text(), reasoning=st.text(min_size=1))
 def test_what_the_layout_writes_is_read_back(content: str, reasoning: str) -> None:
     text = response(content, reasoning)
@@ -346,6 +347,7 @@ def test_what_the_layout_writes_is_read_back(content: str, reasoning: str) -> No
 PIECES = ["<reasoning_content>", "</reasoning_content>", "<content>", "</content>", "\n", "x", "\r", "ERROR: "]
 
 
+@settings(deadline=None)
 @given(text=st.lists(st.sampled_from(PIECES)).map("".join))
 def test_any_text_is_split_or_refused(text: str) -> None:
     try:
@@ -381,6 +383,7 @@ WORDS = [
 LEAVES = st.none() | st.booleans() | st.integers() | st.floats() | st.text()
 
 
+@settings(deadline=None)
 @given(st.recursive(LEAVES, lambda c: st.lists(c) | st.dictionaries(st.sampled_from(WORDS), c), max_leaves=30))
 def test_no_json_breaks_the_reader(data: Any) -> None:
     if isinstance(data, dict):
@@ -613,9 +616,9 @@ def test_a_run_goes_to_another_machine_whole(tmp_path: Path) -> None:
     code, text = cli(archive, tmp_path)
     assert (code, "imported as run" in text) == (0, True)
     here, there = tmp_path / "results", tmp_path / "there"
-    for table in ("plan", "arms", "generations", "grades", "tests", "arm_summary", "iteration_scores", "missing"):
-        sql = f"select * from {table} order by all"
-        assert ask(here, sql) == ask(there, sql), table
+    tables = ("plan", "arms", "generations", "grades", "tests", "arm_summary", "iteration_scores", "missing")
+    rows = [[ask(place, f"select * from {table} order by all") for table in tables] for place in (there, here)]
+    assert dict(zip(tables, rows[1], strict=True)) == dict(zip(tables, rows[0], strict=True))
     (run,) = ask(here, "select * from runs_latest")
     (before,) = ask(there, "select * from runs_latest")
     assert (run["origin"], run["status"], run["seed"]) == ("gguf-bench on rig-2", "finished", before["seed"])
@@ -747,6 +750,8 @@ def hostile() -> dict[str, tuple[bytes, str]]:
         "no tar": (b"hello" * 400, "not a plain tar archive"),
         "ends within a file": (good + entry(NAME, DATA)[:515], "not a whole tar.gz"),
         "nothing": (b"", f"expected {MANIFEST} first"),
+        "something after its end": (good + entry(NAME, DATA) + b"\0" * 1024 + b"more", "follows after its end"),
+        "a bomb after its end": (good + entry(NAME, DATA) + b"\0" * (3 << 20), "follows after its end"),
     }
 
 
@@ -771,6 +776,7 @@ def test_a_torn_archive_is_refused(tmp_path: Path, cut: int) -> None:
     assert stored(tmp_path / "results") == []
 
 
+@settings(deadline=None, max_examples=25)
 @given(at=st.integers(min_value=0), value=st.integers(0, 255))
 def test_a_changed_byte_is_found(tmp_path_factory: pytest.TempPathFactory, at: int, value: int) -> None:
     """Whatever byte of the archive changes: it is refused, or the run is the one that was packed."""

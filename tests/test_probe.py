@@ -351,6 +351,7 @@ def test_start_and_end_are_stored_with_both_kinds_and_drift_between_them(tmp_pat
         probe.start(Peer(server.url))
         speed[1] = 90.0
         probe.end(Peer(server.url))
+        speed[1] = 100.0
         again = Probe(store, RUN, arm, stop=threading.Event(), again=True)  # carried on: short, and the same sizes
         before = len(server.bodies)
         again.start(Peer(server.url))
@@ -435,8 +436,8 @@ def suite(results: Path, rate: float, *, prompt: int, tokens: int, slots: int = 
 
 
 def at_rate(size: int, tps: float, *, start: int = 1) -> list[dict[str, Any]]:
-    """Two equal measurements with 40 steps at a rate, after `size` tokens."""
-    return [probe_row(size=size, repetition=start + i, predicted_ms=40 / tps * 1000) for i in range(2)]
+    """Three equal measurements with 40 steps at a rate, after `size` tokens."""
+    return [probe_row(size=size, repetition=start + i, predicted_ms=40 / tps * 1000) for i in range(3)]
 
 
 def test_the_suite_is_held_against_the_probe_at_the_depth_of_its_answers(tmp_path: Path) -> None:
@@ -481,8 +482,16 @@ def test_wide_repetitions_are_a_caveat_and_a_run_without_a_probe_has_none(tmp_pa
     store = suite(tmp_path, 100.0, prompt=60, tokens=80)
     assert ask(tmp_path, "select * from probe_caveats") == []
     assert ask(tmp_path, "select * from probe_against_suite") == []
-    store.append("probes", [*at_rate(100, 130), *at_rate(100, 85, start=3)])
+    store.append("probes", [*at_rate(100, 130), *at_rate(100, 85, start=4)])
     assert "probe_noisy" in [c["rule"] for c in ask(tmp_path, "select rule from probe_caveats")]
+
+
+@pytest.mark.parametrize(("n", "says"), [(1, "1 measurement of"), (2, "2 measurements of"), (3, None)])
+def test_few_measurements_are_said(tmp_path: Path, n: int, says: str | None) -> None:
+    Store(tmp_path).append("probes", at_rate(100, 100)[:n])
+    texts = [c["text"] for c in ask(tmp_path, "select text from probe_caveats where rule = 'probe_few'")]
+    assert len(texts) == (says is not None)
+    assert all(str(says) in text for text in texts)
 
 
 def test_the_caveats_can_stand_beside_the_others(tmp_path: Path) -> None:

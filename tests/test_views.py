@@ -249,6 +249,7 @@ def test_a_missing_table_breaks_no_view(tmp_path: Path) -> None:
         if (tmp_path / table).is_dir():
             (tmp_path / table).rename(tmp_path / f"away-{table}")
             connection, _ = connect(tmp_path)
+            snapshot(connection, [RUN])
             for view in ("arm_summary", "level_pass_rates", "failures", "missing", "caveats", "comparability"):
                 rows_of(connection, f"from {view}")
             (tmp_path / f"away-{table}").rename(tmp_path / table)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
+from bench.errors import ArmError, BenchError
 from bench.models import default_cache, remove_cache
 from bench.paths import ROOT, places
 from bench.planning import size_text
@@ -13,7 +14,7 @@ from bench.reporter import Reporter
 CACHES = (".pytest_cache", ".mypy_cache", ".ruff_cache", ".hypothesis", "build", "dist")
 
 
-def clean(cache: bool, results: bool, out: Reporter) -> int:
+def clean(cache: bool, results: bool, images: bool, out: Reporter) -> int:
     """Remove caches of tools; with `cache` the cached models, with `results` the repository's results and reports."""
     doomed = [ROOT / name for name in CACHES]
     doomed += [p for top in ("bench", "tests", "benchmarks") for p in (ROOT / top).rglob("__pycache__")]
@@ -35,8 +36,22 @@ def clean(cache: bool, results: bool, out: Reporter) -> int:
         freed += _size(default_cache()) if default_cache().is_dir() else 0
         remove_cache(default_cache())
         out.line(f"removed the cached models in {default_cache()}")
+    if images:
+        _images(out)
     out.line(f"{size_text(freed)} freed" if freed else "nothing to remove")
     return 0
+
+
+def _images(out: Reporter) -> None:
+    """Remove the images with this project's label. Docker is imported here alone: the rest works without it."""
+    from bench.engines.docker_host import connect
+    from bench.image import remove_ours
+
+    try:
+        for line in remove_ours(connect()):
+            out.line(line)
+    except ArmError as e:
+        raise BenchError(str(e)) from e
 
 
 def _size(path: Path) -> int:

@@ -31,8 +31,8 @@ CPUS = 2.0
 PIDS = 512
 """Of the whole container; a grade's own limits are tighter and set in it."""
 
-_SYSCTLS = {"kernel.shmmni": "0", "kernel.msgmni": "0", "kernel.sem": "0 0 0 0"}
-"""No System V objects: they would outlive a grade."""
+_SYSCTLS = {"kernel.shmmni": "0", "kernel.msgmni": "0", "kernel.sem": "0 0 0 0", "fs.mqueue.queues_max": "0"}
+"""No System V objects and no message queues: they would outlive a grade."""
 
 
 def _context() -> bytes:

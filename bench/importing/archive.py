@@ -32,6 +32,7 @@ MOST_BYTES = 8 << 30
 MOST_FILES = 20_000
 _MOST_MANIFEST = 16 << 20
 _BLOCK = 512
+_MOST_PADDING = 1 << 20
 _SPARE = 1 << 30
 """Bytes of disk that an import leaves free."""
 RUN_ID = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._+-]{0,127}$")
@@ -216,6 +217,9 @@ def _members(stream: _Readable, archive: Path) -> Iterator[tuple[str, int, _Read
     for _ in range(2 * MOST_FILES):
         block = stream.read(_BLOCK)
         if not block.strip(b"\0"):
+            # Only padding may follow; reading to the end is what proves the checksum of the compressed stream.
+            if len(rest := stream.read(_MOST_PADDING)) == _MOST_PADDING or rest.strip(b"\0"):
+                raise UsageError(f"{archive}: something follows after its end; make archives with ./invoke export")
             return
         try:
             info = tarfile.TarInfo.frombuf(block, "utf-8", "strict")

@@ -14,6 +14,10 @@ answered as (
         coalesce(last_token_ms, total_ms) / 1000.0 as answer_s
     from generations_latest
 ),
+-- What `--until decided` made unnecessary is planned no more: it is no gap.
+stopped as (
+    select run_id, arm_id, max(iterations) as iterations from decisions group by run_id, arm_id
+),
 identities as (
     select distinct run_id, arm_id, identity from answered
 ),
@@ -22,6 +26,8 @@ slots as (
         p.prompt_hash, p.grading_hash, i.identity
     from plan_latest p
     left join identities i using (run_id, arm_id)
+    left join stopped d using (run_id, arm_id)
+    where d.iterations is null or p.iteration <= d.iterations
 ),
 joined as (
     select

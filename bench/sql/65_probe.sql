@@ -119,6 +119,7 @@ drift as (
             || format('{:.1f}', end_tps) || ' tokens a second between the arm''s start and end ('
             || format('{:+.1f}', drift_pct) || ' %'
             || coalesce('; the repetitions spread by ' || format('{:.1f}', spread_pct) || ' %', '')
+            || case when least(start_n, end_n) = 1 then '; one of the two is a single measurement' else '' end
             || '): heat, or other work on the machine' as text,
         'probe_drift' as source
     from probe_drift
@@ -157,8 +158,18 @@ noisy as (
     where kind in ('prompt', 'decode') and stage = 'start'
         and 100.0 * tps_sd / tps_mean > (select value from rule_settings where name = 'probe_spread_pct')
     group by run_id, arm_id
+),
+few as (
+    select run_id, arm_id, 'probe_few', 'note',
+        'the speed probe had time for ' || min(n) || case when min(n) = 1 then ' measurement' else ' measurements' end
+            || ' of a size only', 'probe_summary'
+    from probe_summary
+    where kind in ('prompt', 'decode') and stage = 'start' and n > 0
+    group by run_id, arm_id
+    having min(n) < 3
 )
 from drift
 union all from against
 union all from failed
-union all from noisy;
+union all from noisy
+union all from few;

@@ -32,6 +32,19 @@ TASKS: dict[str, tuple[str, tuple[str, ...]]] = {
     "callback": (_CALLBACK, ("test_a", "test_b")),
     "callback_honest": (_CALLBACK, ("test_a", "test_b")),
     "async": ("from solution import add\nasync def test_a(): assert await add(1, 2) == 3\n", ("test_a",)),
+    "box": ("from solution import Box\ndef test_a(): assert Box().get() == 5\n", ("test_a",)),
+    "box_in": ("from solution import Box\ndef test_a(): assert Box().get() in [5, 6]\n", ("test_a",)),
+    "box_close": ("from solution import Box\ndef test_a(): assert abs(Box().get() - 5) < 1e-9\n", ("test_a",)),
+    "two_sides": ("from solution import first, second\ndef test_a(): assert first() == second()\n", ("test_a",)),
+    "two_sides_many": (
+        "from solution import first, second\ndef test_a():\n    for _ in range(200): assert first() == second()\n",
+        ("test_a",),
+    ),
+    "checking_callback": (
+        "from solution import run\ndef test_a():\n    def check(x):\n        assert x == 4711\n        return x\n"
+        "    assert run(check) == 4711\n",
+        ("test_a",),
+    ),
     "sleeps": (
         "import time\nfrom solution import add\ndef test_a():\n    time.sleep(0.01)\n    assert add(1, 2) == 3\n",
         ("test_a",),

@@ -15,8 +15,8 @@ from typing import Any
 from .wire import TEST_FILE
 
 VET, TRUTH, CALLEE, CLASSES, SAY = "__gb_vet__", "__gb_truth__", "__gb_method__", "__gb_classes__", "__gb_say__"
-LEFT, RIGHT = "__gb_left__", "__gb_right__"
-HELPERS = (VET, TRUTH, CALLEE, CLASSES, SAY)
+LEFT, RIGHT, AFTER, CALCULATED = "__gb_left__", "__gb_right__", "__gb_after__", "__gb_calculated__"
+HELPERS = (VET, TRUTH, CALLEE, CLASSES, SAY, LEFT, RIGHT, AFTER, CALCULATED)
 
 LIARS = frozenset(
     {"ANY", "approx", "Mock", "MagicMock", "NonCallableMock", "NonCallableMagicMock", "AsyncMock", "call"}
@@ -150,38 +150,52 @@ class _Guard(ast.NodeTransformer):
         self.names = names
         self.aliases = aliases
         self.asserts: list[str] = []
+        self.operations = 0
+
+    def _mentions_liar(self, node: ast.expr) -> bool:
+        return any(
+            (isinstance(n, ast.Name) and n.id in LIARS) or (isinstance(n, ast.Attribute) and n.attr in LIARS)
+            for n in ast.walk(node)
+        )
 
     def _vet(self, node: ast.expr) -> ast.expr:
         if isinstance(node, ast.Constant | ast.JoinedStr | ast.Lambda | ast.Starred):
             return node
-        own = any(
-            (isinstance(n, ast.Name) and n.id in LIARS) or (isinstance(n, ast.Attribute) and n.attr in LIARS)
-            for n in ast.walk(node)
-        )
-        call = _call(VET, node, ast.Constant(own)) if own else _call(VET, node)
-        return ast.copy_location(call, node)
+        own = [ast.Constant(True)] if self._mentions_liar(node) else []
+        return ast.copy_location(_call(VET, node, *own), node)
+
+    def _operands(self, nodes: list[ast.expr]) -> tuple[list[ast.expr], ast.Constant]:
+        """The operands of one operation with `left` and `right` around them, and the number that ties them together."""
+        self.operations += 1
+        number = ast.Constant(self.operations)
+        out: list[ast.expr] = []
+        for i, node in enumerate(nodes):
+            own = ast.Constant(self._mentions_liar(node))
+            rest = [own] if i == 0 else [own, ast.Constant(i < len(nodes) - 1)]
+            out.append(ast.copy_location(_call(RIGHT if i else LEFT, number, node, *rest), node))
+        return out, number
 
     def _truth(self, node: ast.expr) -> ast.expr:
         plain = (ast.Compare, ast.BoolOp, ast.Constant, ast.NamedExpr)
-        if isinstance(node, plain) or (isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not)):
+        guarded = isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in HELPERS
+        if guarded or isinstance(node, plain) or (isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not)):
             return node
         return ast.copy_location(_call(TRUTH, node), node)
 
     def visit_Compare(self, node: ast.Compare) -> ast.expr:
         self.generic_visit(node)
-        operands = [node.left, *node.comparators]
-        guarded = [False] * len(operands)
-        for i, op in enumerate(node.ops):
-            if not isinstance(op, ast.Is | ast.IsNot):
-                guarded[i] = guarded[i + 1] = True
-        operands = [self._vet(o) if g else o for o, g in zip(operands, guarded, strict=True)]
+        if all(isinstance(op, ast.Is | ast.IsNot) for op in node.ops):
+            return node
+        operands, number = self._operands([node.left, *node.comparators])
         node.left, node.comparators = operands[0], operands[1:]
-        return node
+        return ast.copy_location(_call(AFTER, number, node), node)
 
     def visit_BinOp(self, node: ast.BinOp) -> ast.expr:
         self.generic_visit(node)
-        node.left, node.right = self._vet(node.left), self._vet(node.right)
-        return node
+        if isinstance(node.left, ast.Constant) and isinstance(node.right, ast.Constant):
+            return node
+        (node.left, node.right), number = self._operands([node.left, node.right])
+        return ast.copy_location(_call(CALCULATED, number, node), node)
 
     def visit_AugAssign(self, node: ast.AugAssign) -> ast.stmt:
         self.generic_visit(node)
@@ -253,12 +267,5 @@ class _Guard(ast.NodeTransformer):
         if node.msg is not None:
             return node
         self.asserts.append(text)
-        number = ast.Constant(len(self.asserts) - 1)
-        test = node.test
-        if isinstance(test, ast.Compare) and len(test.ops) == 1:
-            test.left = ast.NamedExpr(ast.Name(LEFT, ast.Store()), test.left)
-            test.comparators = [ast.NamedExpr(ast.Name(RIGHT, ast.Store()), test.comparators[0])]
-            node.msg = _call(SAY, number, ast.Name(LEFT, ast.Load()), ast.Name(RIGHT, ast.Load()))
-        else:
-            node.msg = _call(SAY, number)
+        node.msg = _call(SAY, ast.Constant(len(self.asserts) - 1))
         return node

@@ -7,7 +7,6 @@ from __future__ import annotations
 import asyncio
 import builtins
 import contextlib
-import functools
 import gc
 import importlib.util
 import inspect
@@ -21,7 +20,7 @@ from collections.abc import Callable
 from typing import Any
 
 from . import explain as why
-from . import look, pytests, rewrite, vet, watch, wire
+from . import look, pytests, vet, watch, wire
 
 EXIT_DONE = 0
 EXIT_TAMPERING = 97
@@ -103,17 +102,35 @@ def _grade(
         send("tampering", what)
         leave(EXIT_TAMPERING)
 
-    def named() -> tuple[type, ...]:
-        return tuple(c for n in plan["solution_names"] if isinstance(c := vars(solution).get(n), type))
+    needed: tuple[str, ...] = plan["solution_names"]
+    asked: list[tuple[type, ...]] = []
 
-    hidden, helpers = _test_module(plan, vet.guards(trip, notes.append, named, library))
+    def named() -> tuple[type, ...]:
+        """Classes that the tests ask for: those that they had when they were loaded, whatever the names mean later."""
+        return asked[0] if asked else tuple(c for n in needed if isinstance(c := vars(solution).get(n), type))
+
+    def mark(what: str) -> None:
+        send("mark", what)
+
+    guards = vet.guards(trip, mark, notes.append, named, library)
+    last_said = guards.pop("")
+    hidden = _test_module(guards)
     for name in plan["modules"]:
         with contextlib.suppress(ImportError):
             importlib.import_module(name)
     watch.hide_frames_from_handlers()
     before = _snapshot(plan)
     why.set_call_sites(plan["call_sites"])
-    explain = functools.partial(_explained, solution, path, plan["calls"])
+    texts, short, calls = plan["asserts"], why.short, plan["calls"]
+
+    def explain(error: BaseException) -> dict[str, Any]:
+        found = why.explain(error, solution, path, calls)
+        said = last_said()
+        if found["kind"] == "assertion" and error.args == ("",) and said is not None:
+            found["message"] = f"AssertionError: assert {texts[said[0]]}"
+            if said[1] is not None:
+                found["message"] += f", where the left is {short(said[1][0])} and the right is {short(said[1][1])}"
+        return found
 
     def failed_load(found: dict[str, Any]) -> None:
         send("load", *_parts(found))
@@ -138,7 +155,8 @@ def _grade(
             line = why.frames_of(error)[-1][1]
             failed_load(why.interface(solution, absent[0], why.headline(error), line, plan["calls"]))
         failed_load(explain(error))
-    intact = _seal(hidden, helpers)
+    asked.append(named())
+    intact = _seal(hidden, frozenset(guards))
 
     def check() -> None:
         """After each test: our tests are still ours, and so are the modules that they rely on."""
@@ -158,7 +176,7 @@ def _grade(
 
     check()
     if plan["needs_pytest"]:
-        pytests.run(configured, hidden, job["expected"], report, explain)
+        pytests.run(configured, hidden, job["expected"], report, explain, trip, _codes(plan["code"]))
     else:
         _plain(hidden, job["expected"], report, explain, notes)
     shutdown()  # as at the end of any program: threads that are no daemons are waited for
@@ -197,19 +215,13 @@ def _new_module(name: str, path: str) -> types.ModuleType:
     return importlib.util.module_from_spec(spec)
 
 
-def _test_module(plan: dict[str, Any], guards: tuple[Any, ...]) -> tuple[types.ModuleType, frozenset[str]]:
-    """An empty module for the hidden tests with built-in functions of its own, and the names of our helpers in it."""
-    texts, short = plan["asserts"], why.short
-
-    def say(number: int, *sides: Any) -> str:
-        text = f"assert {texts[number]}"
-        return f"{text}, where the left is {short(sides[0])} and the right is {short(sides[1])}" if sides else text
-
+def _test_module(guards: dict[str, Any]) -> types.ModuleType:
+    """An empty module for the hidden tests, with the guards and with built-in functions of its own."""
     hidden = types.ModuleType("hidden_test")
     hidden.__dict__.clear()
-    hidden.__dict__.update(zip(rewrite.HELPERS, (*guards, say), strict=True))
+    hidden.__dict__.update(guards)
     hidden.__dict__.update(__name__="hidden_test", __builtins__=dict(vars(builtins)))
-    return hidden, frozenset(rewrite.HELPERS)
+    return hidden
 
 
 def _compile(path: str, send: Callable[..., None], failed_load: Callable[[dict[str, Any]], None]) -> Any:
@@ -248,6 +260,16 @@ def _seal(hidden: types.ModuleType, helpers: frozenset[str]) -> Callable[[], str
     return intact
 
 
+def _codes(code: types.CodeType) -> frozenset[int]:
+    """Identities of all code objects of the hidden tests."""
+    found, todo = set(), [code]
+    while todo:
+        item = todo.pop()
+        found.add(id(item))
+        todo += [c for c in item.co_consts if isinstance(c, types.CodeType)]
+    return frozenset(found)
+
+
 def _parts(found: dict[str, Any]) -> list[str]:
     return [
         found["kind"],
@@ -258,10 +280,6 @@ def _parts(found: dict[str, Any]) -> list[str]:
         "\x1f".join(found["offered"]),
         "\x1f".join(found["near"]),
     ]
-
-
-def _explained(solution: Any, path: str, calls: dict[str, Any], error: BaseException) -> dict[str, Any]:
-    return why.explain(error, solution, path, calls)
 
 
 def _snapshot(plan: dict[str, Any]) -> dict[str, dict[str, Any]]:

@@ -11,13 +11,18 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import functools
 import gc
+import itertools
 import random
+import sys
+import threading
 import types
 import weakref
 from collections.abc import Callable
 from typing import Any
 
+from .rewrite import AFTER, CALCULATED, CALLEE, CLASSES, LEFT, RIGHT, SAY, TRUTH, VET
 from .wire import TEST_FILE
 
 _ATOMS = frozenset(
@@ -35,13 +40,18 @@ COMPARISON = tuple(
 )
 """Methods by which a value takes part in a comparison or a calculation."""
 
-TRUTH = ("__bool__", "__len__", "__class__")
+TRUTH_METHODS = ("__bool__", "__len__", "__class__")
 CLASS_CHECKS = ("__instancecheck__", "__subclasscheck__", "__eq__", "__ne__", "__hash__", "__class__", "__mro__")
+
+
+def _both(items: Any) -> Any:
+    return itertools.chain(dict.keys(items), dict.values(items))
+
 
 _CONTAINERS: tuple[tuple[type, Callable[[Any], Any]], ...] = (
     (list, list.__iter__),
     (tuple, tuple.__iter__),
-    (dict, dict.items),
+    (dict, _both),
     (set, set.__iter__),
     (frozenset, frozenset.__iter__),
     (collections.deque, collections.deque.__iter__),
@@ -58,16 +68,26 @@ _OWN_MRO = type.__dict__["__mro__"]
 _OWN_FLAGS = type.__dict__["__flags__"]
 
 
+def opaque(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The same function as an object of C that shows neither its code, nor its globals, nor what it closes over.
+
+    The tests' names are reachable from any callback that a test hands to the solution; what stands behind them is not
+    without frames or the collector, and those are watched. (It is `lru_cache` of size 0, which caches nothing.)
+    """
+    return functools._lru_cache_wrapper(function, 0, False, tuple)  # type: ignore[call-arg]
+
+
 def guards(
     trip: Callable[[str], None],
+    mark: Callable[[str], None],
     note: Callable[[str], None],
     named: Callable[[], tuple[type, ...]],
     library: tuple[str, ...],
-) -> tuple[Callable[..., Any], Callable[[Any], Any], Callable[[Any, str], Any], Callable[[Any], Any]]:
-    """The functions behind the four guard names of `rewrite`.
+) -> dict[str, Callable[..., Any]]:
+    """The functions behind the guard names of `rewrite`.
 
-    `trip` ends the grade as tampering, `note` records something odd and returns, `named` gives the classes that the
-    tests import from the solution by name, `library` the folders of the interpreter's own modules.
+    `trip` ends the grade as tampering, `mark` marks it and returns, `note` records a coroutine, `named` gives the
+    classes that the tests import from the solution by name, `library` the folders of the interpreter's own modules.
     """
     make_dataclass, field, fields, get_object = (
         dataclasses.make_dataclass,
@@ -79,8 +99,11 @@ def guards(
     own_dict, own_mro, own_flags = _OWN_DICT.__get__, _OWN_MRO.__get__, _OWN_FLAGS.__get__
     function, descriptors = types.FunctionType, (types.WrapperDescriptorType, types.MethodDescriptorType)
     member, getset = types.MemberDescriptorType, types.GetSetDescriptorType
-    comparison, truth_names, class_checks = COMPARISON, TRUTH, CLASS_CHECKS
-    namespace = types.SimpleNamespace
+    comparison, truth_names, class_checks = COMPARISON, TRUTH_METHODS, CLASS_CHECKS
+    namespace, heap, test_file, local = types.SimpleNamespace, _HEAP_TYPE, TEST_FILE, threading.local()
+    get_interval, set_interval = sys.getswitchinterval, sys.setswitchinterval
+    usual = get_interval()
+    no_classes: frozenset[type] = frozenset()
     whole = random.Random(0x5EED).getrandbits
 
     def provider(cls: type, name: str) -> type | None:
@@ -106,11 +129,11 @@ def guards(
 
     def foreign(cls: type, names: tuple[str, ...]) -> str | None:
         """The first of these methods that is written by the solution; None when there is none."""
-        if not own_flags(cls) & _HEAP_TYPE:
+        if not own_flags(cls) & heap:
             return None
         for name in names:
             base = provider(cls, name)
-            if base is None or not own_flags(base) & _HEAP_TYPE:
+            if base is None or not own_flags(base) & heap:
                 continue
             entry = own_dict(base)[name]
             kind = type(entry)
@@ -120,13 +143,13 @@ def guards(
                 continue
             if kind is function:
                 file = entry.__code__.co_filename
-                if file.startswith(library) or file == TEST_FILE or generated(base, entry):
+                if file.startswith(library) or file == test_file or generated(base, entry):
                     continue
             return name
         return None
 
     def liar(cls: type) -> bool:
-        module = own_dict(cls).get("__module__", "") if own_flags(cls) & _HEAP_TYPE else ""
+        module = own_dict(cls).get("__module__", "") if own_flags(cls) & heap else ""
         return type(module) is str and module in ("unittest.mock", "mock", "_pytest.python_api", "_pytest.approx")
 
     def equals_junk(value: Any, cls: Any) -> bool:
@@ -142,9 +165,15 @@ def guards(
     def describe(cls: type, name: str) -> str:
         return f"{type.__dict__['__name__'].__get__(cls)}.{name}"
 
-    def vet(value: Any, own: bool = False) -> Any:
+    def is_named(cls: type) -> bool:
+        classes = named()
+        return any(base in classes for base in own_mro(cls))
+
+    def inspect(value: Any, own: bool) -> frozenset[type]:
+        """Look at a value at any depth; return the classes with a comparison of their own that the tests ask for."""
         if type(value) in atoms:
-            return value
+            return no_classes
+        asked: set[type] = set()
         seen: dict[int, Any] = {}  # holds the items: an id is used again once its object is gone
         todo = [value]
         while todo:
@@ -158,11 +187,13 @@ def guards(
                 continue
             if cls in proxies:
                 trip("weakref.proxy")
-            if isinstance(cls, type) and not own and any(liar(base) for base in own_mro(cls)):
+            if not own and any(liar(base) for base in own_mro(cls)):
                 trip(describe(cls, "__eq__"))
             bad = foreign(cls, comparison)
-            if bad is not None and (not issubclass(cls, named()) or bad == "__class__" or equals_junk(item, cls)):
-                trip(describe(cls, bad))
+            if bad is not None:
+                if bad == "__class__" or not is_named(cls) or equals_junk(item, cls):
+                    trip(describe(cls, bad))
+                asked.add(cls)
             if type(cls) is not type:
                 worse = foreign(type(cls), class_checks)
                 if worse is not None:
@@ -171,13 +202,82 @@ def guards(
                 continue  # a class: compared by identity, its metaclass was looked at
             for base, walk in containers:
                 if base in own_mro(cls):
-                    for part in walk(item):
-                        todo.append(part)
+                    if not atoms.issuperset(map(type, walk(item))):
+                        todo.extend(walk(item))
                     break
             decides = provider(cls, "__eq__")
-            if cls is namespace or (decides is not None and own_flags(decides) & _HEAP_TYPE):
+            if cls is namespace or (decides is not None and own_flags(decides) & heap):
                 todo.extend(attributes(item, cls))
+        return frozenset(asked)
+
+    def vet(value: Any, own: bool = False) -> Any:
+        inspect(value, own)
         return value
+
+    # An operation of two operands is guarded in three steps: `left` and `right` around the operands, `after` around the
+    # whole. Entries that an exception left on the stack lie above the one that is looked for, and go with it.
+
+    def stack() -> list[list[Any]]:
+        try:
+            entries: list[list[Any]] = local.entries
+        except AttributeError:
+            entries = local.entries = []
+        return entries
+
+    def left(number: int, value: Any, own: bool = False) -> Any:
+        stack().append([number, value, own, False, None])
+        return value
+
+    def right(number: int, value: Any, own: bool = False, more: bool = False) -> Any:
+        entries = stack()
+        while entries[-1][0] != number:
+            entries.pop()
+        entry = entries[-1]
+        # Other threads wait while the operands are looked at and compared: what was seen is what is compared.
+        set_interval(0.2)
+        mine, other = inspect(entry[1], entry[2]), inspect(value, own)
+        if mine != other and not empty(entry[1]) and not empty(value):
+            entry[3] = True
+        entry[4] = (entry[1], value)
+        if more:
+            entry[1], entry[2] = value, own
+        return value
+
+    def empty(value: Any) -> bool:
+        return value is None or (type(value) in (list, tuple, dict, set, frozenset) and not value)
+
+    def after(number: int, result: Any) -> Any:
+        """The result of a comparison. It may be true only between classes that the tests know, or plain values."""
+        entries = stack()
+        while entries[-1][0] != number:
+            entries.pop()
+        _, _, _, mixed, sides = entries.pop()
+        set_interval(usual)
+        local.sides = sides if result is False else None
+        if mixed and result is not False:
+            trip("a class of the solution that says it equals a value of another kind")
+        return result if type(result) is bool else truth(result)
+
+    def calculated(number: int, result: Any) -> Any:
+        """The result of a calculation. A plain number out of the solution's own class and a value is marked."""
+        entries = stack()
+        while entries[-1][0] != number:
+            entries.pop()
+        mixed = entries.pop()[3]
+        set_interval(usual)
+        if mixed and not is_named(type(result)):
+            mark("own_arithmetic")
+        return result
+
+    def say(number: int) -> str:
+        """Keep which assertion failed. The exception has no text: a solution that called a callback could read it."""
+        local.said = (number, getattr(local, "sides", None))
+        return ""
+
+    def last_said() -> tuple[int, Any] | None:
+        found: tuple[int, Any] | None = getattr(local, "said", None)
+        local.said = local.sides = None
+        return found
 
     def attributes(item: Any, cls: type) -> list[Any]:
         """Values in the instance dictionary and the slots, read past the class's own methods."""
@@ -200,13 +300,13 @@ def guards(
         if cls is coroutine:
             note("returned_coroutine")
         bad = foreign(cls, truth_names)
-        if bad is not None and not issubclass(cls, named()):
+        if bad is not None and not is_named(cls):
             trip(describe(cls, bad))
         return value
 
     def method(value: Any, name: str) -> Any:
         cls = type(value)
-        if own_flags(cls) & _HEAP_TYPE and not issubclass(cls, named()) and type not in own_mro(cls):
+        if own_flags(cls) & heap and not is_named(cls) and type not in own_mro(cls):
             bad = foreign(cls, (name, "__class__", "__getattribute__", "__getattr__"))
             if bad is not None:
                 trip(describe(cls, bad))
@@ -223,4 +323,15 @@ def guards(
                     trip(describe(type(item), bad))
         return value
 
-    return vet, truth, method, classes
+    return {
+        VET: opaque(vet),
+        TRUTH: opaque(truth),
+        CALLEE: opaque(method),
+        CLASSES: opaque(classes),
+        LEFT: opaque(left),
+        RIGHT: opaque(right),
+        AFTER: opaque(after),
+        CALCULATED: opaque(calculated),
+        SAY: opaque(say),
+        "": last_said,
+    }

@@ -15,6 +15,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+from .vet import opaque
 from .wire import TEST_FILE
 
 _STRAIGHT = {
@@ -72,7 +73,7 @@ def install(send: Callable[..., None], library: tuple[str, ...], folders: tuple[
     `library` are the folders of the interpreter's modules, `folders` those where the solution may open files.
     """
     getframe, ident, abspath, fspath = sys._getframe, threading.get_ident, os.path.abspath, os.fspath
-    straight, frames, code, hands, reads = _STRAIGHT, _FRAMES, _CODE, _HANDS_OUT_FRAMES, _READS_SIGNATURES
+    straight, frames, code, hands, reads = dict(_STRAIGHT), _FRAMES, _CODE, _HANDS_OUT_FRAMES, _READS_SIGNATURES
     allowed, quiet = _OPEN, _QUIET_READERS
     busy: set[int] = set()
     told: set[str] = set()
@@ -186,4 +187,4 @@ def hide_frames_from_handlers() -> None:
             return inner(number, without_frame)
         return inner(number, handler)
 
-    signal.signal = set_handler  # type: ignore[assignment]
+    signal.signal = opaque(set_handler)

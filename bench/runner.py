@@ -252,5 +252,5 @@ def _run_row(spec: RunSpec, grader: Grader, facts: Mapping[str, Any]) -> dict[st
         "seed": spec.seed,
         "arm_order": [arm.arm_id for arm in spec.arms],
         "grading_provider": grader.provider,
-        "settings": json.dumps(dict(spec.settings), sort_keys=True, default=str),
+        "settings": json.dumps({**spec.settings, "slots": spec.slots}, sort_keys=True, default=str),
     }

@@ -11,14 +11,17 @@ from pathlib import Path
 from bench.answer import FALLBACK_RULES
 
 _T_FILE = Path(__file__).parent / "sql" / "t_quantiles.csv"
+_T_PAIRS_FILE = Path(__file__).parent / "sql" / "t_quantiles_pairs.csv"
 
 RULE_SETTINGS: dict[str, tuple[float, str]] = {
     "min_iterations": (10.0, "Fewer iterations than this are a caveat."),
     "context_margin": (0.05, "Part by which the context should exceed prompt and answer limit together."),
+    "alpha": (0.05, "Two-sided error of an interval; of all pairs of arms together where it is adjusted."),
+    "margin": (5.0, "Points of 100; arms whose difference is surely smaller are within the margin."),
     "probe_tolerance_pct": (5.0, "Percent by which the speed probe and what it is held against may differ."),
     "probe_spread_pct": (10.0, "Standard deviation of the speed probe that is a caveat, percent of the mean."),
 }
-"""Thresholds of the caveat rules, each with what it means."""
+"""Thresholds of the rules for caveats and verdicts, each with what it means."""
 
 
 def _pattern(path: Path) -> str:
@@ -40,6 +43,8 @@ def constant_tables() -> list[str]:
     return [
         f"create or replace table t_quantiles as from read_csv({_pattern(_T_FILE)}, header = true, "
         "auto_detect = false, delim = ',', columns = {'df': 'bigint', 't975': 'double'})",
+        f"create or replace table t_quantiles_pairs as from read_csv({_pattern(_T_PAIRS_FILE)}, header = true, "
+        "auto_detect = false, delim = ',', columns = {'pairs': 'bigint', 'df': 'bigint', 't': 'double'})",
         f"create or replace table rule_settings as from (values {settings}) t(name, value, meaning)",
         f"create or replace table fallback_rules as from (values {rules}) t(rule)",
     ]

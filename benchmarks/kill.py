@@ -80,9 +80,14 @@ def session(results: Path, iterations: int, moment: Moment | None, log: Path) ->
     before = _events(results)
     with log.open("a") as out:
         process = subprocess.Popen(
-            command(results, iterations), env={**os.environ, "GGUF_BENCH_LOCKS": str(log.parent)}, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT,
+            command(results, iterations),
+            # A lock folder of its own: another bench on this machine disturbs the timing, not what is shown here.
+            env={**os.environ, "GGUF_BENCH_LOCKS": str(log.parent)},
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=subprocess.STDOUT,
             start_new_session=True,
-        )  # fmt: skip
+        )
     try:
         if moment is not None:
             seen = sum(e == moment.kind for e in before)

@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Iterator
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -227,3 +227,14 @@ def test_slots_that_fail_do_not_go_on_without_each_other(stub: StubRuns) -> None
     assert end.status == "failed"
     assert stub.sql("select reason from arms_latest") == [("no_answers",)]
     assert stub.sql("select count(*) from generations")[0][0] <= 4
+
+
+def test_a_clock_that_was_set_back_does_not_turn_a_finished_run_into_a_running_one(stub: StubRuns) -> None:
+    """The newest state counts: an earlier session stored its states when the clock was an hour ahead."""
+    ahead = datetime.now(UTC) + timedelta(hours=1)
+    first = {"run_id": RUN, "event_at": ahead, "status": "running", "origin": "bench"}
+    Store(stub.results).append("runs", [first])
+    Store(stub.results).append("arms", [{"run_id": RUN, "arm_id": "a", "event_at": ahead, "status": "running"}])
+    assert stub.go(stub.arm(), carried_on=True).status == "finished"
+    assert stub.sql("select status from runs_latest") == [("finished",)]
+    assert stub.sql("select status from arms_latest") == [("finished",)]

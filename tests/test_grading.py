@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -308,6 +309,7 @@ grader.grade(GradeJob(code, "import solution\\ndef test_a(): pass\\n", ("test_a"
 def test_nothing_is_left_when_the_bench_is_killed(provider: str) -> None:
     for grader in opened(provider):  # builds what must be built
         grader.close()
+    before = folders()
     process = subprocess.Popen(
         [sys.executable, "-c", KILLED.format(root=str(REPOSITORY), provider=provider)], stdout=subprocess.PIPE
     )
@@ -322,6 +324,13 @@ def test_nothing_is_left_when_the_bench_is_killed(provider: str) -> None:
     while sleepers() and time.monotonic() < deadline + 20:
         time.sleep(0.1)
     assert not sleepers()
+    while folders() - before and time.monotonic() < deadline + 20:
+        time.sleep(0.1)
+    assert not folders() - before
+
+
+def folders() -> set[Path]:
+    return set(Path(tempfile.gettempdir()).glob("gguf-bench-grading-*"))
 
 
 def sleepers() -> list[int]:

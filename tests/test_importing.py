@@ -273,13 +273,12 @@ def test_broken_and_unknown_files_are_named_and_the_rest_is_imported(tmp_path: P
     target.parent.mkdir(parents=True, exist_ok=True)
     replaced = target.exists()
     target.write_bytes(content)
-    code, text = cli(made.folder, tmp_path)
-    assert code == 3
-    named = [line for line in text.splitlines() if line.startswith("warning: left out ")]
-    assert len(named) == 1, text
-    assert reason in named[0]
-    (n,) = ask(tmp_path / "results", "select count(*) as n from generations")
-    assert n["n"] == 10 - replaced
+    got = found(made.folder, tmp_path)
+    (named,) = map(str, got.skipped)
+    assert reason in named
+    assert where.startswith(named.partition(":")[0])
+    (run,) = got.runs
+    assert len(run.tables["generations"]) == 10 - replaced
 
 
 def test_links_are_not_followed(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from bench.loops import MIN_CHARACTERS, MIN_REPEATS, find
 
-PROGRAM = '''def roman(n):
+PROGRAM = """def roman(n):
     table = [(1000, "M"), (900, "CM"), (500, "D"), (400, "CD"), (100, "C"), (90, "XC"), (50, "L"), (40, "XL")]
     out = ""
     for value, text in table:
@@ -28,7 +28,7 @@ class Stack:
 
     def pop(self):
         return self.items.pop()
-'''
+"""
 
 
 @settings(max_examples=60, deadline=None)

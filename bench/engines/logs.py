@@ -82,7 +82,9 @@ _SIGNS: tuple[_Sign, ...] = (
         _VRAM,
     ),
     _sign(
-        r"no CUDA-capable device|CUDA driver version is insufficient|libcuda\.so[^:]*: cannot open",
+        r"no CUDA-capable device|CUDA driver version is insufficient|libcuda\.so[^:]*: cannot open"
+        r"|(CUDA|ROCm|HIP) error.*(device is lost|unspecified launch failure|launch timed out|ECC error|hardware)"
+        r"|GPU (is lost|has fallen off the bus)",
         "gpu_unavailable",
         advice="check the GPU driver with nvidia-smi",
     ),

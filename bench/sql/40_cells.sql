@@ -3,16 +3,23 @@
 -- without a plan (imported) counts what it holds.
 create or replace view cells as
 with
+-- Runs that asked several questions at a time.
+shared as (
+    select distinct run_id from runs
+    where json_valid(settings) and coalesce(try_cast(json_extract_string(settings, '$.slots') as integer), 1) > 1
+),
 answered as (
     select
         run_id, arm_id, suite_id, level_id, iteration, identity, in_plan, generation_id, attempt, complete, outcome, detail,
         finish_reason, prompt_hash, request_seed, prompt_tokens, completion_tokens, reasoning_tokens, answer_tokens, cache_n,
         draft_n, draft_n_accepted,
-        decode_rate(predicted_n, predicted_ms) as decode_tps,
-        prompt_rate(prompt_n, prompt_ms) as prompt_tps,
-        first_token_ms, first_answer_ms,
-        coalesce(last_token_ms, total_ms) / 1000.0 as answer_s
-    from generations_latest
+        -- With several questions at a time each slows the others: then only the single-stream probe tells the speed.
+        case when alone then decode_rate(predicted_n, predicted_ms) end as decode_tps,
+        case when alone then prompt_rate(prompt_n, prompt_ms) end as prompt_tps,
+        case when alone then first_token_ms end as first_token_ms,
+        case when alone then first_answer_ms end as first_answer_ms,
+        case when alone then coalesce(last_token_ms, total_ms) / 1000.0 end as answer_s
+    from (select *, run_id not in (select run_id from shared) as alone from generations_latest)
 ),
 -- What `--until decided` made unnecessary is planned no more: it is no gap.
 stopped as (

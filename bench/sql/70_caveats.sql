@@ -208,6 +208,20 @@ never_came as (
     from summary
     where n_no_answer > 0 or n_time_limit > 0 or n_truncated > 0
 ),
+slots_shared as (
+    select run_id, null, 'slots', 'note',
+        json_extract_string(settings, '$.slots') || ' questions were asked at a time: speeds come from the probe alone, '
+            || 'and texts may differ from those of one at a time (numerics of a batch)', 'runs_latest'
+    from run_rows
+    where json_valid(settings) and coalesce(try_cast(json_extract_string(settings, '$.slots') as integer), 1) > 1
+),
+looping as (
+    select g.run_id, g.arm_id, 'repetition_loops', 'note',
+        count(*) || ' answers end in a repetition loop; they ran to their own end and count as they are', 'generations_latest'
+    from generations_latest g
+    where g.loop is not null and g.in_plan is not false
+    group by g.run_id, g.arm_id
+),
 flat as (
     select run_id, arm_id, 'no_spread', 'note',
         'all ' || n || ' scores are ' || format('{:.1f}', mean_score) || ': the t interval has no width, which is no certainty', 'arm_summary'
@@ -237,4 +251,6 @@ union all from cached
 union all from suspects
 union all from adopted
 union all from never_came
+union all from slots_shared
+union all from looping
 union all from flat;

@@ -35,6 +35,16 @@ def main(config: dict[str, Any]) -> None:
     threading.stack_size(2 << 20)  # 64 threads must fit below the limit on address space
     config["library"] = run.library_folders(config)
     _warm()
+    try:
+        # A broken pipe says that the host is gone.
+        with contextlib.suppress(BrokenPipeError):
+            _serve(config, requests, replies)
+    finally:
+        if config["mode"] == "unsafe":
+            shutil.rmtree(config["folder"], ignore_errors=True)  # a host that was killed cannot do it
+
+
+def _serve(config: dict[str, Any], requests: int, replies: int) -> None:
     number = 0
     wire.write_json(replies, {"ready": True, "python": sys.version.split()[0]})
     while True:

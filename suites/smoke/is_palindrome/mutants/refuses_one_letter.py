@@ -1,4 +1,4 @@
 def is_palindrome(text):
-    if not text:
+    if len(text) < 2:
         return False
     return text == text[::-1]

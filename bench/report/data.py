@@ -18,6 +18,11 @@ _LONGEST_TEXT = 20_000
 QUERIES: dict[str, str] = {
     "run": "from runs_latest where run_id = $run",
     "arms": "from arms_latest where run_id = $run order by position nulls last, arm_id",
+    "verdicts": "from verdicts where run_id = $run order by suite_id, goal_order",
+    "pairwise": """
+        from pairwise where run_id = $run
+        order by suite_id, score_a desc nulls last, arm_a, identity_a, score_b desc nulls last, arm_b, identity_b""",
+    "arm_intervals": "from arm_intervals where run_id = $run order by arm_id, identity",
     "levels": "from levels where run_id = $run order by level_index, level_id",
     "summary": """
         select s.*, g.comparable_group

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from bench.report import figures as f
-from bench.report import setup_tables
+from bench.report import setup_tables, verdict_tables
 from bench.report.markdown import Safe, fenced, inline, table
 
 Row = Mapping[str, Any]
@@ -21,14 +21,18 @@ def page(data: Data, *, bad_files: Sequence[str] = (), allow_mixed: bool = False
     run, summary = data["run"], data["summary"]
     names = _names(summary)
     groups = _groups(summary, allow_mixed)
+    exact = {(r["arm_id"], r["identity"]): r for r in data["arm_intervals"]}
     return {
         "title": f"{run.get('lineup_id') or 'Run'}: {run.get('suite_title') or run.get('suite_id') or 'no suite'}",
         "lead": _lead(run),
         "warnings": _warnings(data, bad_files, allow_mixed),
+        "verdicts": verdict_tables.verdicts(data["verdicts"]),
+        "stopping": verdict_tables.stopping(data["verdicts"]),
+        "pairs": verdict_tables.pairs(data["pairwise"], names) if data["pairwise"] else None,
         "summary": [
             {
                 "title": f"Group {number}" if len(groups) > 1 else "",
-                "scores": _scores(rows, names),
+                "scores": _scores(rows, names, exact),
                 "speed": _speed(rows, names),
                 "size": _size(rows, names),
             }
@@ -119,10 +123,10 @@ def _difference(row: Row) -> str:
     return f"{row['aspect']} ({values})"
 
 
-def _scores(rows: Sequence[Row], names: Mapping[Key, str]) -> Safe:
+def _scores(rows: Sequence[Row], names: Mapping[Key, str], exact: Mapping[Key, Row]) -> Safe:
     return table(
-        ["Arm", "Score (t, 95 %)", "Mean", "SD", "Min/Max", "95 % interval", "Iterations", "No answer", "Cut off",
-         "No verdict"],
+        ["Arm", "Score (t, 95 %)", "Mean", "SD", "Min/Max", "t interval, 95 %", "Exact interval, 95 %", "Iterations",
+         "No answer", "Cut off", "No verdict"],
         [
             [
                 _name(r, names) + (f" - {r['status']}" if r["status"] in ("failed", "interrupted") else ""),
@@ -131,6 +135,7 @@ def _scores(rows: Sequence[Row], names: Mapping[Key, str]) -> Safe:
                 f.number(r["sd_score"], 2),
                 f"{r['min_score']:.4g}/{r['max_score']:.4g}" if r["min_score"] is not None else f.NA,
                 f.interval(r),
+                verdict_tables.exact_interval(exact.get((r["arm_id"], r["identity"]))),
                 f"{r['n']} of {r['n_planned']}" if r["n_planned"] is not None else str(r["n"]),
                 f.NA if r["n_no_answer"] is None else str(r["n_no_answer"]),
                 f.NA if r["n_truncated"] is None else str(r["n_truncated"]),
@@ -138,7 +143,7 @@ def _scores(rows: Sequence[Row], names: Mapping[Key, str]) -> Safe:
             ]
             for r in rows
         ],
-        right=range(1, 10),
+        right=range(1, 11),
     )  # fmt: skip
 
 

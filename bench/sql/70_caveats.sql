@@ -253,4 +253,5 @@ union all from adopted
 union all from never_came
 union all from slots_shared
 union all from looping
-union all from flat;
+union all from flat
+union all from probe_caveats;

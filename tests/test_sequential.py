@@ -19,7 +19,12 @@ def draws(rates: list[float], n: int, seed: int = 0) -> np.ndarray:
 def test_evidence_is_an_e_value_by_exhaustive_expectation() -> None:
     """Over every outcome of one iteration of two levels the mean of E(m) is at most 1 wherever D <= m."""
     rule = Rule((60.0, 40.0))
-    for pa, pb in [((0.5, 0.5), (0.5, 0.5)), ((0.9, 0.1), (0.5, 0.7)), ((1.0, 0.0), (0.0, 1.0)), ((0.2, 0.3), (0.9, 0.9))]:
+    for pa, pb in [
+        ((0.5, 0.5), (0.5, 0.5)),
+        ((0.9, 0.1), (0.5, 0.7)),
+        ((1.0, 0.0), (0.0, 1.0)),
+        ((0.2, 0.3), (0.9, 0.9)),
+    ]:
         difference = sum(w * (a - b) for w, a, b in zip(rule.weights, pa, pb, strict=True))
         for m in (difference, difference + 3, difference + 20):
             total = 0.0

@@ -72,7 +72,9 @@ def test_limits_of_a_rate_are_exact() -> None:
             ).fetchone()
             assert found == pytest.approx(_limits(k, n, alpha), abs=1e-9), (k, n, alpha)
             assert found is not None and 0 <= found[0] <= k / n <= found[1] <= 1
-    nothing = "select clopper_pearson_low(0, 0, 0.05), clopper_pearson_high(0, 0, 0.05), clopper_pearson_low(null, 5, 0.05)"
+    nothing = (
+        "select clopper_pearson_low(0, 0, 0.05), clopper_pearson_high(0, 0, 0.05), clopper_pearson_low(null, 5, 0.05)"
+    )
     assert connection.execute(nothing).fetchone() == (None, None, None)
 
 
@@ -81,7 +83,9 @@ def test_quantiles_for_pairs_are_exact(tmp_path: Path) -> None:
     assert {r["pairs"] for r in rows} == {k * (k - 1) // 2 for k in range(2, 31)}
     for r in rows:
         assert r["t"] == pytest.approx(float(t.ppf(1 - ALPHA / 2 / r["pairs"], r["df"])), rel=1e-9)
-    (row,) = ask(tmp_path, "select t_for_pairs(2, 30.9) as up, t_for_pairs(3, 30) as known, t_for_pairs(436, 30) as none")
+    (row,) = ask(
+        tmp_path, "select t_for_pairs(2, 30.9) as up, t_for_pairs(3, 30) as known, t_for_pairs(436, 30) as none"
+    )
     assert row["up"] == row["known"] and row["none"] is None, "never a quantile that is too small"
 
 
@@ -90,7 +94,8 @@ def test_intervals_are_those_of_the_formula(tmp_path: Path) -> None:
     rng, points = np.random.default_rng(5), np.array([25, 25, 25, 15, 10])
     ns = {"a": 5, "b": 15, "c": 15, "d": 50}
     arms = {
-        arm: [(int(k), n) for k in rng.binomial(n, rng.choice([0.0, 0.6, 0.95, 1.0], len(points)))] for arm, n in ns.items()
+        arm: [(int(k), n) for k in rng.binomial(n, rng.choice([0.0, 0.6, 0.95, 1.0], len(points)))]
+        for arm, n in ns.items()
     }
     counts(tmp_path, arms, list(points))
     share = points / points.sum()
@@ -125,7 +130,9 @@ def test_speeds_are_compared_by_welch(tmp_path: Path) -> None:
     ms = {"a": rng.normal(900, 20, 16), "b": rng.normal(1000, 60, 16)}
     store = Store(tmp_path)
     for arm, values in ms.items():
-        made = ask(tmp_path, f"select * exclude (identity, in_plan, complete) from generations_latest where arm_id = '{arm}'")
+        made = ask(
+            tmp_path, f"select * exclude (identity, in_plan, complete) from generations_latest where arm_id = '{arm}'"
+        )
         again = [
             g | {"attempt": 2, "generation_id": f"{arm}{i}", "predicted_ms": v, "last_token_ms": v}
             for i, (g, v) in enumerate(zip(made, values, strict=True))
@@ -174,10 +181,19 @@ def test_a_better_count_elsewhere_withholds_the_reference_verdict(tmp_path: Path
     """The published run graded drafts; the passes of a grading of the final answers stand in the store too."""
     store_reference(tmp_path)
     again = {"L1": 15, "L2": 13, "L3": 15, "L4": 15, "L5": 15}
-    same = {"run_id": REFERENCE, "suite_id": "coding-v2", "arm_id": AGENTWORLD, "grade_kind": "regrade", "source": "graded again"}
+    same = {
+        "run_id": REFERENCE,
+        "suite_id": "coding-v2",
+        "arm_id": AGENTWORLD,
+        "grade_kind": "regrade",
+        "source": "graded again",
+    }
     Store(tmp_path).append(
         "published",
-        [same | {"level_id": level, "metric": "level_passed", "value": float(k), "n": 15} for level, k in again.items()],
+        [
+            same | {"level_id": level, "metric": "level_passed", "value": float(k), "n": 15}
+            for level, k in again.items()
+        ],
     )
     quality = goals(tmp_path)["quality"]
     assert quality["status"] == "withheld" and quality["arms"] is None
@@ -308,7 +324,13 @@ def test_one_arm_alone_is_no_winner(tmp_path: Path) -> None:
 
 def test_a_run_that_stopped_by_its_results_has_the_rules_verdict(tmp_path: Path) -> None:
     fill(tmp_path, {"a": [[True, True]] * 15, "b": [[False, True]] * 15, "c": [[True, True]] * 15})
-    same = {"run_id": RUN, "event_at": NOON, "rule": "e-values; null hypothesis: no difference", "alpha": 0.05, "margin": 5.0}
+    same = {
+        "run_id": RUN,
+        "event_at": NOON,
+        "rule": "e-values; null hypothesis: no difference",
+        "alpha": 0.05,
+        "margin": 5.0,
+    }
     Store(tmp_path).append("decisions", [
         same | {"arm_id": "b", "exit": "out", "against": "a", "iterations": 15, "detail": "worse than a"},
         same | {"arm_id": "a", "exit": "futile", "iterations": 15, "detail": "nothing left to decide"},

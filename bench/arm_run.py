@@ -318,7 +318,7 @@ class ArmRun:
         if reply.outcome == "template_error":
             text = reply.detail or "the chat template failed"
             raise ArmError("template_error", text, advice="every question would fail alike: mend the template")
-        if reply.outcome in ("ok", "time_limit", "context_overflow"):
+        if reply.outcome in ("ok", "time_limit", "loop_ended", "context_overflow"):
             self._restarts = self._unanswered = 0
             return
         self._unanswered += 1
@@ -337,6 +337,7 @@ class ArmRun:
             time_limit_s=self._c.suite.request_limit_s,
             idle_limit_s=self._c.idle_limit_s,
             first_token_limit_s=self._c.first_token_limit_s,
+            end_loops=self._arm.end_loops,
         )
 
     def _check(self, reply: Reply, server: Server) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 import httpx
 
 from bench.errors import UsageError
+from bench.loops import Watch
 from bench.outcomes import Failure, ReplyOutcome, classify_error, whole_text
 from bench.sse import EventReader, StreamError
 from bench.stream import Transcript
@@ -50,6 +51,8 @@ class Request:
     """Longest wait for the next token once one has come; pings do not count."""
     first_token_limit_s: float = 600.0
     """Longest wait for the first token (the prompt is read meanwhile)."""
+    end_loops: bool = False
+    """Break the answer off once it is caught in a repetition loop; the outcome is `loop_ended` then."""
 
 
 @dataclass(frozen=True)
@@ -129,7 +132,8 @@ def ask(
     limits = Limits(request.time_limit_s, request.first_token_limit_s, request.idle_limit_s, cancel)
     status: list[int] = []
     try:
-        failure = _exchange(base_url, body, said, limits, status, on_token)
+        watch = Watch() if request.end_loops else None
+        failure = _exchange(base_url, body, said, limits, status, on_token, watch)
     except LimitReached as reached:
         failure = Failure(reached.outcome, reached.detail)
     except StreamError as error:
@@ -220,6 +224,7 @@ def _exchange(
     limits: Limits,
     status: list[int],
     on_token: Callable[[int], None] | None,
+    watch: Watch | None,
 ) -> Failure | None:
     headers = {"content-type": "application/json", "accept": "text/event-stream"}
     with (
@@ -244,6 +249,10 @@ def _exchange(
                     limits.token(now)
                     if on_token is not None:
                         on_token(said.n_chunks)
+                    if watch is not None and failure is None:
+                        loop = watch.caught(said.size, said.content or said.reasoning)
+                        if loop is not None:
+                            failure = Failure("loop_ended", f"the same {loop.period} characters over and over")
                 if failure is not None or said.done:
                     return failure or said.ended()
             limits.left()

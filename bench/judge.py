@@ -51,7 +51,7 @@ def _verdict(generation: Mapping[str, Any], answer: Answer, level: Level, grader
     outcome = generation["outcome"]
     if outcome in NOT_THE_MODELS_DOING:
         return Verdict("not_measured", f"{outcome}: {generation['detail'] or 'no detail'}")
-    if outcome in ("time_limit", "context_overflow"):
+    if outcome in ("time_limit", "loop_ended", "context_overflow"):
         return Verdict(outcome, generation["detail"] or "", _missing(level))
     if outcome != "ok":
         return Verdict("not_measured", f"unknown outcome '{outcome}' of the generation")

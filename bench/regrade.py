@@ -6,6 +6,7 @@ answer that never had a verdict of this bench gets its first one as the headline
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -122,13 +123,20 @@ def regrade(
 
 
 def add_counterfactuals(
-    store: Store, run_id: str, suite: Suite, grader: Grader, *, limits: Mapping[str, Limits] | None = None
+    store: Store,
+    run_id: str,
+    suite: Suite,
+    grader: Grader,
+    *,
+    limits: Mapping[str, Limits] | None = None,
+    stop: threading.Event | None = None,
 ) -> int:
     """Grade `interface` failures again with the missing name bound to what the answer offers. Returns grades added.
 
     Looks at the newest headline and regrade of each answer under this suite's present tests, and leaves out what has a
     counterfactual of the same code under the same tests by the same grader. Where nothing that the answer offers could
     stand for the name, the failure itself is stored: it is known, then, to have been tried. The headline stays.
+    Once `stop` is set, what was graded until then is stored and the rest is left.
     """
     known = {level.level_id: level for level in suite.levels}
     added: list[tuple[Row, list[Row]]] = []
@@ -136,6 +144,8 @@ def add_counterfactuals(
     with connection:
         failures = stored_grades.interface_failures(connection, run_id)
     for row in failures:
+        if stop is not None and stop.is_set():
+            break
         level = known.get(row["level_id"])
         if level is None or row["grading_hash"] != level.grading_hash():
             continue

@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import duckdb
+
 from bench import environment, resume, seeds
 from bench.arm_run import ArmRun, Context, Question
 from bench.clock import RunClock, newest_state
@@ -20,6 +22,7 @@ from bench.grading import Grader, calibrate
 from bench.guards import Guards
 from bench.models import ModelFile, obtain
 from bench.presets import Arm
+from bench.regrade import add_counterfactuals
 from bench.reporter import Reporter
 from bench.rounds import Rounds
 from bench.rows import arm_row, model_columns, plan_rows
@@ -124,6 +127,7 @@ class _Run:
             store.append("arms", [{**row, "status": "planned", "event_at": now} for row in self._rows.values()])
             with contextlib.suppress(KeyboardInterrupt):  # a download or a load was broken off: nothing is lost
                 self._all_rounds(self._models())
+            self._counterfactuals()
         except BaseException as e:
             # Whatever it is, the store says that the run did not finish. A SIGKILL leaves it "running"; the lock that
             # died with the process tells the two apart.
@@ -221,6 +225,19 @@ class _Run:
         stopped = self._c.stopping.soon.is_set()
         arm_run.save("interrupted" if stopped else "finished" if spec.rounds.ends(last, spec.iterations) else "running")
         return True
+
+    def _counterfactuals(self) -> None:
+        """Grade failures of the interface again with the missing name bound. The score is without them: an error is
+        only said."""
+        spec, c = self._spec, self._c
+        if c.stopping.soon.is_set():
+            return
+        try:
+            add_counterfactuals(c.store, spec.run_id, spec.suite, c.grader, limits=c.limits, stop=c.stopping.soon)
+        except (BenchError, OSError, duckdb.Error) as e:
+            line = " ".join(str(e).split())[:300]
+            c.reporter.warn(f"counterfactual grades are missing: {line}; `regrade` adds them")
+            c.events.add("warning", text=f"counterfactual grades: {line}")
 
     def _note(self, arm: Arm, error: ArmError) -> None:
         self._failed[arm.arm_id] = str(error)

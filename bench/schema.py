@@ -131,7 +131,7 @@ _FIELDS: dict[str, list[tuple[str, pa.DataType, str]]] = {
         ("binary_sha256", _S, "Checksum of the server's executable or shared library."),
         ("gpu_name", _S, "GPU."),
         ("gpu_driver", _S, "Driver."),
-        ("outcome", _S, "ok, time_limit, idle_limit, transport_error, server_error, stream_error, ..."),
+        ("outcome", _S, "ok, time_limit, loop_ended, idle_limit, transport_error, server_error, stream_error, ..."),
         ("detail", _S, "What the server or the transport said."),
         ("status_code", _I, "HTTP status."),
         ("finish_reason", _S, "stop or length, as the server says."),

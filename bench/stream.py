@@ -37,6 +37,11 @@ class Transcript:
     _plain: tuple[bytes, bytes, bool] | None = None
     """What stands before and after the text in the token events of this second, and whether it is reasoning."""
 
+    @property
+    def size(self) -> int:
+        """Characters so far, of answer and reasoning together."""
+        return self._size
+
     def take(self, kind: str, value: bytes, now_ms: float) -> Failure | None:
         """Take one event in; a Failure ends the stream."""
         if kind == "done":

@@ -48,6 +48,7 @@ def stub_image(client: docker.DockerClient, name: str = STUB_IMAGE, library: str
     with tempfile.TemporaryDirectory() as folder:
         context = Path(folder)
         shutil.copyfile(STUB, context / "stub.py")
+        shutil.copyfile(STUB.with_name("stub_answers.py"), context / "stub_answers.py")
         (context / "llama-server").write_text('#!/bin/sh\nexec python3 /app/stub.py "$@"\n')
         (context / "llama-server").chmod(0o755)
         (context / library).write_text("")

@@ -12,6 +12,7 @@ from typing import Any
 import psutil
 
 from bench.database import connect
+from bench.engines import Engine
 from bench.engines.process import ProcessEngine
 from bench.events import read
 from bench.grading import Grader
@@ -46,15 +47,17 @@ class StubRuns:
     def arm(self, arm_id: str = "a", steps: Mapping[str, Any] | None = None, **options: Any) -> Arm:
         """An arm whose server follows a script; the script is no part of what it is."""
         arm = load_arm("smollm2-135m-q4-kv-f16", ROOT)
-        counter = str(self.folder / f"{arm_id}.count")
-        told = {"answers": [], "counter": counter, **options}
+        # None: the count starts anew with the server, as it must in a container.
+        told = {"answers": [], "counter": str(self.folder / f"{arm_id}.count"), **options}
+        if told["counter"] is None:
+            del told["counter"]
         return ScriptedArm.of(replace(arm, arm_id=arm_id, startup_limit_s=30), script(steps, **told))
 
-    def go(self, *arms: Arm, iterations: int = 1, **more: Any) -> RunEnd:
-        """Run them, in this order."""
+    def go(self, *arms: Arm, iterations: int = 1, engine: Engine | None = None, **more: Any) -> RunEnd:
+        """Run them, in this order, on processes or on another engine."""
         spec = RunSpec(
             run_id=RUN, lineup_id="custom", arms=arms, suite=self.suite, iterations=iterations, seed=7,
-            engines=dict.fromkeys((a.arm_id for a in arms), self.engine), model_cache=default_cache(),
+            engines=dict.fromkeys((a.arm_id for a in arms), engine or self.engine), model_cache=default_cache(),
             **{"probe": False, "idle_limit_s": 1.0, "first_token_limit_s": 2.0, **more},
         )  # fmt: skip
         stream = io.StringIO()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -11,10 +13,15 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import docker
 import pytest
+from container_helpers import docker_client, ours, stub_image
 
 from bench import arm_run
-from bench.grading import Grader, open_grader
+from bench.engines.container import ContainerEngine
+from bench.errors import BenchError
+from bench.grading import GradeJob, Grader, Verdict, open_grader
+from bench.loops import END_CHARACTERS, WATCH_EVERY
 from bench.runner import RunEnd
 from bench.store import Store
 from tests.stub_runs import RUN, StubRuns
@@ -238,3 +245,184 @@ def test_a_clock_that_was_set_back_does_not_turn_a_finished_run_into_a_running_o
     assert stub.go(stub.arm(), carried_on=True).status == "finished"
     assert stub.sql("select status from runs_latest") == [("finished",)]
     assert stub.sql("select status from arms_latest") == [("finished",)]
+
+
+def test_a_loop_runs_to_its_end_and_is_marked(stub: StubRuns) -> None:
+    assert stub.go(stub.arm(answers=["ok", "loop"])).status == "finished"
+    found = stub.sql("select outcome, finish_reason, length(content) from generations where loop is not null")
+    assert found == [("ok", "length", 26 * stub.suite.max_tokens)]
+    assert stub.sql("select distinct outcome from grades where outcome = 'loop_ended'") == []
+
+
+def test_a_preset_may_have_a_loop_ended_which_is_not_passed_and_never_asked_again(stub: StubRuns) -> None:
+    arm = replace(stub.arm(answers=["ok", "loop"], token_s=0.0005), end_loops=True)
+    assert arm.preset_hash != stub.arm().preset_hash
+    end = stub.go(arm)
+    assert end.status == "finished", stub.said
+    assert (stub.starts(), stub.faults()) == (1, ["loop_ended"])
+    ((outcome, reason, length, loop),) = stub.sql(
+        "select outcome, finish_reason, length(content), loop from generations where outcome <> 'ok'"
+    )
+    assert (outcome, reason) == ("loop_ended", None)
+    assert END_CHARACTERS <= length <= END_CHARACTERS + 2 * WATCH_EVERY + 100 < 26 * stub.suite.max_tokens
+    assert loop is not None
+    assert stub.sql("select passed, points, tests_passed from grades where outcome = 'loop_ended'") == [(False, 0.0, 0)]
+    assert stub.sql("from missing") == []
+    assert stub.sql("select n_measured, n_not_measured from arm_summary") == [(3, 0)]
+    assert "ended early" in stub.sql("select text from caveats where rule = 'repetition_loops'")[0][0]
+    assert stub.go(arm, carried_on=True).status == "finished"
+    assert stub.sql("select count(*) from generations") == [(3,)]
+
+
+# --- counterfactual grades --------------------------------------------------------------------------------------------
+RENAMED = "```python\ndef add_two(a, b):\n    return a + b\n```\n"
+
+
+def test_a_run_ends_with_the_counterfactuals_of_its_interface_failures(stub: StubRuns) -> None:
+    assert stub.go(stub.arm(content=RENAMED)).status == "finished"
+    assert stub.sql("select outcome, count(*) from grades where grade_kind = 'headline' group by 1") == [
+        ("interface", 3)
+    ]
+    found = stub.sql("select level_id, passed from grades where grade_kind = 'counterfactual' order by 1")
+    assert found == [("add", True), ("is_even", False), ("maximum", False)]
+    assert stub.sql("select n_passed, mean_score from arm_summary") == [(0, 0.0)]
+
+
+class BreaksAfter:
+    """The real grader, until its sandbox is gone."""
+
+    def __init__(self, grader: Grader, good: int) -> None:
+        self._grader, self._left = grader, good
+        self.provider, self.version = grader.provider, grader.version
+
+    def grade(self, job: GradeJob) -> Verdict:
+        if "add_two" in job.code:
+            self._left -= 1
+            if self._left < 0:
+                raise BenchError("the sandbox is gone")
+        return self._grader.grade(job)
+
+    def close(self) -> None:
+        pass
+
+
+def test_a_counterfactual_that_cannot_be_graded_does_not_fail_the_run(stub: StubRuns) -> None:
+    stub.grader = BreaksAfter(stub.grader, 3)
+    assert stub.go(stub.arm(content=RENAMED)).status == "finished"
+    assert "counterfactual grades are missing: the sandbox is gone" in stub.said
+    assert stub.sql("select grade_kind, count(*) from grades group by 1") == [("headline", 3)]
+    assert stub.sql("select status from runs_latest") == [("finished",)]
+
+
+# --- containers -------------------------------------------------------------------------------------------------------
+@pytest.fixture
+def containers() -> Iterator[tuple[docker.DockerClient, ContainerEngine]]:
+    client = docker_client()
+    before = ours(client)
+    yield client, ContainerEngine(stub_image(client), run_id="faults", memory_bytes=1 << 30)
+    assert ours(client) - before == set(), "a container outlived its test"
+
+
+@pytest.mark.docker
+def test_a_container_removed_by_hand_costs_the_answer_in_flight(
+    stub: StubRuns, containers: tuple[docker.DockerClient, ContainerEngine]
+) -> None:
+    client, engine = containers
+    before = ours(client)
+    removed: list[str] = []
+
+    def remove() -> None:
+        deadline = time.monotonic() + 60
+        while len(stub.events("question")) < 2 and time.monotonic() < deadline:
+            time.sleep(0.05)
+        time.sleep(0.5)  # in the middle of the second answer
+        for name in ours(client) - before:
+            client.containers.get(name).remove(force=True)
+            removed.append(name)
+
+    thread = threading.Thread(target=remove)
+    thread.start()
+    words = " ".join(f"w{n}" for n in range(30))
+    end = stub.go(stub.arm(content=words, always="slow", counter=None), engine=engine, idle_limit_s=20.0)
+    thread.join()
+    assert len(removed) == 1
+    assert end.status == "finished", stub.said
+    lost, why = stub.faults()
+    assert (lost in ("stream_error", "transport_error"), why, stub.starts()) == (True, "server_died", 2)
+    assert stub.sql("select count(*) filter (where outcome = 'ok'), count(*) from generations") == [(3, 4)]
+    assert stub.sql("select count(*), count(distinct level_id) from grades") == [(3, 3)]
+    assert stub.sql("from missing") == []
+
+
+def test_a_docker_engine_that_is_not_there_is_a_reason_and_nothing_is_asked(
+    stub: StubRuns, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DOCKER_HOST", f"unix://{stub.folder}/none.sock")
+    end = stub.go(stub.arm(), engine=ContainerEngine("any"))
+    assert end.status == "failed"
+    ((reason, detail, advice),) = stub.sql("select reason, detail, advice from arms_latest")
+    assert reason == "engine_unavailable"
+    assert "none.sock" in detail and "DOCKER_HOST" in advice
+    assert "Traceback" not in stub.said
+    assert stub.sql("select count(*) from generations") == [(0,)]
+    monkeypatch.delenv("DOCKER_HOST")
+    assert stub.go(stub.arm(), carried_on=True).status == "finished"
+
+
+# --- two benches on one results folder --------------------------------------------------------------------------------
+OTHER = """
+import sys
+from dataclasses import replace
+from pathlib import Path
+from bench.grading import open_grader
+from tests import stub_runs
+stub_runs.RUN = sys.argv[3]
+grader = open_grader("auto")
+runs = stub_runs.StubRuns(Path(sys.argv[2]), grader)
+runs.results = Path(sys.argv[1])
+words = " ".join(f"w{n}" for n in range(20))
+print(runs.go(runs.arm(content=words, always="slow")).status)
+grader.close()
+"""
+
+
+def other_bench(stub: StubRuns, run_id: str) -> subprocess.Popen[str]:
+    """A second bench, with locks of its own, on this test's results folder."""
+    folder = stub.folder / run_id
+    folder.mkdir()
+    arguments = [sys.executable, "-c", OTHER, str(stub.results), str(folder), run_id]
+    root = Path(__file__).resolve().parents[1]
+    paths = os.pathsep.join([str(root), str(root / "tests")])
+    return subprocess.Popen(
+        arguments,
+        cwd=root, env={**os.environ, "PYTHONPATH": paths}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+
+
+def test_a_second_bench_on_the_same_device_is_refused_and_one_elsewhere_harms_nothing(
+    stub: StubRuns, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = other_bench(stub, "20261130-120001-other")
+    lock = stub.folder / "20261130-120001-other" / "gguf-bench-cpu.lock"
+    deadline = time.monotonic() + 60
+    while not (lock.exists() and lock.read_text()) and time.monotonic() < deadline and other.poll() is None:
+        time.sleep(0.05)
+    monkeypatch.setenv("GGUF_BENCH_LOCKS", str(lock.parent))
+    with pytest.raises(BenchError) as refused:
+        stub.go(stub.arm())
+    assert f"another bench runs on cpu: pid {other.pid}," in str(refused.value)
+    assert len(str(refused.value).splitlines()) == 1
+    monkeypatch.setenv("GGUF_BENCH_LOCKS", str(stub.folder))
+    words = " ".join(f"w{n}" for n in range(20))
+    assert stub.go(stub.arm(content=words, always="slow")).status == "finished"
+    out, err = other.communicate(timeout=120)
+    assert (other.returncode, out.split()) == (0, ["finished"]), err
+    assert stub.sql("select run_id, status from runs_latest order by 1") == [
+        (RUN, "finished"),
+        ("20261130-120001-other", "finished"),
+    ]
+    assert stub.sql("select run_id, count(*), count(distinct generation_id) from grades group by 1 order by 1") == [
+        (RUN, 3, 3),
+        ("20261130-120001-other", 3, 3),
+    ]
+    assert stub.sql("from missing") == []

@@ -7,7 +7,7 @@ import time
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bench.loops import MIN_CHARACTERS, MIN_REPEATS, find
+from bench.loops import END_CHARACTERS, MIN_CHARACTERS, MIN_REPEATS, WATCH_EVERY, Watch, find
 
 PROGRAM = """def roman(n):
     table = [(1000, "M"), (900, "CM"), (500, "D"), (400, "CD"), (100, "C"), (90, "XC"), (50, "L"), (40, "XL")]
@@ -75,3 +75,32 @@ def test_a_long_answer_takes_little_time() -> None:
     find("a" * 400_000)
     find("ab" * 200_000 + "c")
     assert time.perf_counter() - started < 5
+
+
+def caught_at(parts: list[str]) -> int | None:
+    """Characters after which a watched answer is ended, or None."""
+    watch, size = Watch(), 0
+    for n, part in enumerate(parts, 1):
+        size += len(part)
+        if watch.caught(size, parts[:n]) is not None:
+            return size
+    return None
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    st.integers(0, 200),
+    st.text("ijklmnop \n", min_size=1, max_size=300).filter(lambda text: text.strip() == text),
+)
+def test_an_answer_that_is_stuck_is_ended_soon_and_not_at_once(lines: int, unit: str) -> None:
+    before = "".join(f"line {n * n} of the list\n" for n in range(lines))
+    found = caught_at([before, *[unit] * (12_000 // len(unit) + 1)])
+    assert found is not None
+    assert END_CHARACTERS <= found - len(before) <= END_CHARACTERS + 2 * WATCH_EVERY + 2 * len(unit)
+
+
+def test_repeats_that_an_honest_answer_gets_over_do_not_end_it() -> None:
+    zeros = ["    0, 0, 0, 0, 0, 0, 0, 0,\n"] * 40
+    assert find("".join(zeros)) is not None
+    assert caught_at([PROGRAM, *zeros, PROGRAM.replace("M", "N"), *zeros, "]\n", PROGRAM.replace("I", "J")]) is None
+    assert caught_at([f"line {n * n} of the list\n" for n in range(3000)]) is None

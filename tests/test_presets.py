@@ -374,8 +374,26 @@ def test_preset_hash_holds_what_changes_answers(root: Path) -> None:
         {"chat_template_kwargs": {"enable_thinking": True}},
         {"sampler": replace(arm.sampler, repeat_penalty=1.05)},
         {"model": replace(arm.model, source="file:other.gguf")},
+        {"end_loops": True},
     ):
         assert replace(arm, **change).preset_hash != arm.preset_hash
+
+
+def test_a_preset_may_end_loops(root: Path) -> None:
+    path = root / "presets" / "arms" / "a.toml"
+    text = path.read_text()
+    assert load_arm("a", root).end_loops is False
+    path.write_text(text + "\n[limits]\nend_loops = true\n")
+    assert load_arm("a", root).end_loops is True
+    path.write_text(text + "\n[limits]\nend_loops = false\n")
+    assert load_arm("a", root).end_loops is False
+    for wrong in ("end_loops = 1", 'end_loops = "true"'):
+        path.write_text(text + f"\n[limits]\n{wrong}\n")
+        with pytest.raises(UsageError, match=r"limits\.end_loops.*true or false"):
+            load_arm("a", root)
+    path.write_text(text + "\n[limits]\nend_loop = true\n")
+    with pytest.raises(UsageError, match="end_loops"):
+        load_arm("a", root)
 
 
 def test_a_known_checksum_is_the_model_wherever_it_lies(root: Path) -> None:

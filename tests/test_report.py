@@ -143,8 +143,8 @@ def test_hostile_answers_change_nothing_in_the_report(tmp_path: Path) -> None:
     assert not re.search(r"(?<!\\)\]\(", outside) and "http:" not in outside
     headings = [line for line in outside.split("\n") if line.startswith("#")]
     assert headings == [
-        "# smoke: A suite", "## Verdict", "## Summary", "## Setup", "## Models and samplers", "## Methodology", "## Results",
-        "### Pass rate of each level", "### Scores of each iteration", "## Why arms failed",
+        "# smoke: A suite", "## Verdict", "## Summary", "## Setup", "## Models and samplers", "## Methodology",
+        "## Results", "### Pass rate of each level", "### Scores of each iteration", "## Why arms failed",
         "### Names that the tests need and the answers lack", "## Caveats", "## Where this comes from",
     ]  # fmt: skip
     assert "49" not in inline("{{ 7 * 7 }}")

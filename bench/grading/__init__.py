@@ -27,6 +27,7 @@ Outcome = Literal[
     "exited",
     "tampering",
     "time_limit",
+    "loop_ended",
     "context_overflow",
     "not_measured",
 ]

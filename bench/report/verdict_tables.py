@@ -32,7 +32,7 @@ def verdicts(rows: Sequence[Row]) -> Safe:
 
 
 def stopping(rows: Sequence[Row]) -> Safe | None:
-    """Of a run that stopped by its results: the rule, its null hypothesis and error rate, and where each arm stopped."""
+    """Of a run that stopped by its results: rule, null hypothesis, error rate, and where each arm stopped."""
     found = next((r for r in rows if r["stops"]), None)
     if found is None:
         return None
@@ -81,7 +81,8 @@ def pairs(rows: Sequence[Row], names: Mapping[Key, str]) -> Safe:
 def _verdict(row: Row, first: str, second: str) -> str:
     if row["verdict"] is None:
         return f"not compared: {row['reason']}" if row["reason"] else f.NA
-    text = {"a better": f"{first} better", "b better": f"{second} better"}.get(row["verdict"], row["verdict"])
+    verdict = str(row["verdict"])
+    text = {"a better": f"{first} better", "b better": f"{second} better"}.get(verdict, verdict)
     return text + ("" if row["robust"] in (None, True) else " (changes with failures that may be the bench's doing)")
 
 

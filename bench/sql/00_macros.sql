@@ -40,4 +40,4 @@ create or replace macro t975_large(df) as
 -- Whether a generation says something about the model's answer. The rest is the server's or the network's doing: it is
 -- not measured, is asked again, and is outside the score.
 create or replace macro is_complete(outcome) as
-    outcome in ('ok', 'time_limit', 'context_overflow');
+    outcome in ('ok', 'time_limit', 'loop_ended', 'context_overflow');

@@ -58,7 +58,7 @@ lateral (
         case
             when h.outcome = 'not_measured' then null
             when d.review.decision = 'rejected' then false
-            when h.passed is null and h.outcome in ('context_overflow', 'time_limit') then false
+            when h.passed is null and h.outcome in ('context_overflow', 'time_limit', 'loop_ended') then false
             else h.passed
         end as verdict_passed
 ) v;

@@ -217,7 +217,10 @@ slots_shared as (
 ),
 looping as (
     select g.run_id, g.arm_id, 'repetition_loops', 'note',
-        count(*) || ' answers end in a repetition loop; they ran to their own end and count as they are', 'generations_latest'
+        count(*) || ' answers end in a repetition loop; ' || case when count(*) filter (where g.outcome = 'loop_ended') = 0
+            then 'they ran to their own end and count as they are'
+            else count(*) filter (where g.outcome = 'loop_ended')
+                || ' of them were ended early, as the preset allows: not passed, and without speed and length' end, 'generations_latest'
     from generations_latest g
     where g.loop is not null and g.in_plan is not false
     group by g.run_id, g.arm_id

@@ -24,7 +24,8 @@ ReplyOutcome = Literal[
     "cancelled",
 ]
 """`ok` is a finish reason and `[DONE]`. Only transport_error, server_error, stream_error and idle_limit are asked
-again. `loop_ended`: the answer repeated itself, and the request allowed to end it. `cancelled`: this program broke the request off."""
+again. `loop_ended`: the answer repeated itself, and the request allowed to end it. `cancelled`: this program broke the
+request off."""
 
 _OVERFLOW = re.compile(r"exceed\w*\b.{0,60}\bcontext|context\b.{0,60}\bexceed|maximum context length", re.I | re.S)
 _OVERFLOW_SIZES = re.compile(r"\((\d+) tokens\).{0,80}?\((\d+) tokens\)", re.S)

@@ -266,7 +266,7 @@ def show(
     """The plan, before anything is downloaded or started."""
     title = choice.lineup.title if choice.lineup else "arms of your choice"
     out.line(f"Plan: {choice.lineup_id} - {title}")
-    if choice.lineup and choice.lineup.question:
+    if choice.lineup and choice.lineup.question and choice.lineup.suite == choice.suite.suite_id:
         out.line(f"  question    {choice.lineup.question}")
     levels = len(choice.suite.levels)
     suite = choice.suite

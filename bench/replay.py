@@ -82,11 +82,12 @@ def replay(
                 arm.sampler.request_fields(),
                 arm.request_extra(),
                 suite.request_limit_s,
+                end_loops=arm.end_loops,
             ),
         )
     finally:
         server.stop()
-    if reply.outcome != "ok":
+    if reply.outcome not in ("ok", "loop_ended"):
         raise BenchError(f"no whole answer came: {reply.outcome}: {reply.detail}; try again")
     before, now = (row["reasoning"] or "") + (row["content"] or ""), reply.reasoning + reply.content
     at = next((i for i, (a, b) in enumerate(zip(before, now, strict=False)) if a != b), min(len(before), len(now)))

@@ -223,7 +223,10 @@ class _Run:
             self._c.reporter.end_arm()
             self._c.store.merge(spec.run_id)
         stopped = self._c.stopping.soon.is_set()
-        arm_run.save("interrupted" if stopped else "finished" if spec.rounds.ends(last, spec.iterations) else "running")
+        if stopped:
+            arm_run.save("interrupted", reason="stopped by the user")
+        else:
+            arm_run.save("finished" if spec.rounds.ends(last, spec.iterations) else "running", reason=None)
         return True
 
     def _counterfactuals(self) -> None:

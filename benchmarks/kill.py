@@ -137,7 +137,7 @@ def verdicts(results: Path) -> dict[tuple[str, int], tuple[str, str, str, float]
         "select p.level_id, p.iteration, count(distinct g.generation_id), count(h.grade_id), any_value(g.content), "
         "any_value(g.finish_reason), any_value(h.outcome), any_value(h.points) from plan_latest p "
         "left join generations g using (run_id, arm_id, level_id, iteration) "
-        "left join grades h using (generation_id) group by all"
+        "left join (from grades where grade_kind = 'headline') h using (generation_id) group by all"
     ).fetchall()
     wrong = [(level, i, answers, grades) for level, i, answers, grades, *_ in rows if (answers, grades) != (1, 1)]
     assert rows, "no plan is stored"

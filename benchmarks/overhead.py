@@ -21,7 +21,7 @@ WHOLE, WITHOUT_GRADING = 1.10, 1.02
 QUERY = """
 with done as (
     select g.*, h.graded_at, h.wall_ms as grade_ms
-    from generations g left join grades h using (generation_id)
+    from generations g left join (from grades where grade_kind = 'headline') h using (generation_id)
     where g.outcome = 'ok' and h.grade_kind = 'headline'
 )
 select arm_id, count(*) as n,

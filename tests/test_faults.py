@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -75,7 +75,9 @@ def test_a_fault_costs_the_answer_in_flight_and_nothing_else(
     )
     assert [n for _, n, _ in attempts] == [1, 1, 2]
     assert all(seeds == 1 for *_, seeds in attempts)
-    assert stub.sql("select count(*), count(distinct generation_id) from grades") == [(3, 3)]
+    assert stub.sql("select count(*), count(distinct generation_id) from grades where grade_kind = 'headline'") == [
+        (3, 3)
+    ]
     assert stub.sql("select count(*) from generations where outcome <> 'ok'") == [(1,)]
 
 
@@ -85,7 +87,9 @@ def test_what_is_no_protocol_is_not_asked_again_and_not_the_models_fault(stub: S
     assert stub.faults() == ["protocol_error"]
     assert end.status == "failed"  # one question is still to be asked: the run is not finished
     assert "1 questions were not measured" in end.failed[0][1]
-    assert stub.sql("select outcome, passed, points from grades where passed is null") == [("not_measured", None, None)]
+    assert stub.sql("select outcome, passed, points from grades where grade_kind = 'headline' and passed is null") == [
+        ("not_measured", None, None)
+    ]
     assert stub.sql("select kind from missing") == [("not measured",)]
     again = stub.go(stub.arm(), carried_on=True)
     assert again.status == "finished"
@@ -105,14 +109,18 @@ def test_an_arm_that_only_fails_is_given_up_and_the_next_one_runs(stub: StubRuns
         ("b", "finished", None),
     ]
     assert stub.starts() <= 2 + arm_run.MAX_RESTARTS
-    assert stub.sql("select count(*) from grades where arm_id = 'b' and passed is not null") == [(3,)]
-    assert stub.sql("select count(*) from grades where arm_id = 'a' and points is not null") == [(0,)]
+    assert stub.sql(
+        "select count(*) from grades where grade_kind = 'headline' and arm_id = 'b' and passed is not null"
+    ) == [(3,)]
+    assert stub.sql(
+        "select count(*) from grades where grade_kind = 'headline' and arm_id = 'a' and points is not null"
+    ) == [(0,)]
 
 
 def test_one_question_that_kills_the_server_each_time_leaves_the_others_measured(stub: StubRuns) -> None:
     end = stub.go(stub.arm(answers=["ok", "kill", "kill", "kill", "ok"]))
     assert end.status == "failed"
-    assert stub.sql("select count(*) from grades where passed is not null") == [(2,)]
+    assert stub.sql("select count(*) from grades where grade_kind = 'headline' and passed is not null") == [(2,)]
     assert stub.sql("select count(*) from missing") == [(1,)]
     assert stub.starts() == 4
 
@@ -122,7 +130,7 @@ def test_a_server_that_does_not_come_up_is_a_row_and_the_next_arm_runs(stub: Stu
     end = stub.go(stub.arm("a", steps=dies), stub.arm("b"))
     assert [arm for arm, _ in end.failed] == ["a"]
     assert stub.sql("select status, reason from arms_latest where arm_id = 'a'") == [("failed", "cuda_oom")]
-    assert stub.sql("select count(*) from grades where arm_id = 'b'") == [(3,)]
+    assert stub.sql("select count(*) from grades where grade_kind = 'headline' and arm_id = 'b'") == [(3,)]
     assert stub.sql("select count(*) from generations where arm_id = 'a'") == [(0,)]
 
 
@@ -178,7 +186,9 @@ def test_an_error_of_the_store_while_grading_ends_the_run_with_one_line_and_no_s
     assert asked >= 1
     assert stub.sql("select status from runs_latest") == [("failed",)]
     assert stub.go(stub.arm(), iterations=4, carried_on=True).status == "finished"
-    assert stub.sql("select count(*), count(distinct generation_id) from grades") == [(12, 12)]
+    assert stub.sql("select count(*), count(distinct generation_id) from grades where grade_kind = 'headline'") == [
+        (12, 12)
+    ]
     assert stub.sql("select count(*) from generations") == [(12,)]
 
 
@@ -205,7 +215,9 @@ def test_signals_stop_it_cleanly_and_it_carries_on(stub: StubRuns, signals: list
     assert stub.sql("select count(*) from generations") == [(2 - lost,)]
     assert stub.sql("select status from arms_latest") == [("interrupted",)]
     assert stub.go(stub.arm(content=words), carried_on=True).status == "finished"
-    assert stub.sql("select count(*), count(distinct generation_id) from grades") == [(3, 3)]
+    assert stub.sql("select count(*), count(distinct generation_id) from grades where grade_kind = 'headline'") == [
+        (3, 3)
+    ]
     assert stub.sql("select count(*) from generations") == [(3,)]
 
 
@@ -251,7 +263,9 @@ def test_a_loop_runs_to_its_end_and_is_marked(stub: StubRuns) -> None:
     assert stub.go(stub.arm(answers=["ok", "loop"])).status == "finished"
     found = stub.sql("select outcome, finish_reason, length(content) from generations where loop is not null")
     assert found == [("ok", "length", 26 * stub.suite.max_tokens)]
-    assert stub.sql("select distinct outcome from grades where outcome = 'loop_ended'") == []
+    assert (
+        stub.sql("select distinct outcome from grades where grade_kind = 'headline' and outcome = 'loop_ended'") == []
+    )
 
 
 def test_a_preset_may_have_a_loop_ended_which_is_not_passed_and_never_asked_again(stub: StubRuns) -> None:
@@ -266,7 +280,9 @@ def test_a_preset_may_have_a_loop_ended_which_is_not_passed_and_never_asked_agai
     assert (outcome, reason) == ("loop_ended", None)
     assert END_CHARACTERS <= length <= END_CHARACTERS + 2 * WATCH_EVERY + 100 < 26 * stub.suite.max_tokens
     assert loop is not None
-    assert stub.sql("select passed, points, tests_passed from grades where outcome = 'loop_ended'") == [(False, 0.0, 0)]
+    assert stub.sql(
+        "select passed, points, tests_passed from grades where grade_kind = 'headline' and outcome = 'loop_ended'"
+    ) == [(False, 0.0, 0)]
     assert stub.sql("from missing") == []
     assert stub.sql("select n_measured, n_not_measured from arm_summary") == [(3, 0)]
     assert "ended early" in stub.sql("select text from caveats where rule = 'repetition_loops'")[0][0]
@@ -302,8 +318,11 @@ class BreaksAfter:
                 raise BenchError("the sandbox is gone")
         return self._grader.grade(job)
 
+    def grade_many(self, jobs: Sequence[GradeJob]) -> list[Verdict]:
+        return [self.grade(job) for job in jobs]
+
     def close(self) -> None:
-        pass
+        self._grader.close()
 
 
 def test_a_counterfactual_that_cannot_be_graded_does_not_fail_the_run(stub: StubRuns) -> None:
@@ -350,7 +369,7 @@ def test_a_container_removed_by_hand_costs_the_answer_in_flight(
     lost, why = stub.faults()
     assert (lost in ("stream_error", "transport_error"), why, stub.starts()) == (True, "server_died", 2)
     assert stub.sql("select count(*) filter (where outcome = 'ok'), count(*) from generations") == [(3, 4)]
-    assert stub.sql("select count(*), count(distinct level_id) from grades") == [(3, 3)]
+    assert stub.sql("select count(*), count(distinct level_id) from grades where grade_kind = 'headline'") == [(3, 3)]
     assert stub.sql("from missing") == []
 
 
@@ -421,7 +440,10 @@ def test_a_second_bench_on_the_same_device_is_refused_and_one_elsewhere_harms_no
         (RUN, "finished"),
         ("20261130-120001-other", "finished"),
     ]
-    assert stub.sql("select run_id, count(*), count(distinct generation_id) from grades group by 1 order by 1") == [
+    assert stub.sql(
+        "select run_id, count(*), count(distinct generation_id) from grades where grade_kind = 'headline' "
+        "group by 1 order by 1"
+    ) == [
         (RUN, 3, 3),
         ("20261130-120001-other", 3, 3),
     ]

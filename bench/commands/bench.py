@@ -80,7 +80,7 @@ def _finish(end: RunEnd, choice: Choice, where: Places, out: Reporter) -> int:
     for arm_id, text in end.failed:
         out.warn(f"{arm_id} did not finish: {text}")
     out.line(f"report    {page}")
-    out.line(f'database  {where.database}  (./invoke sql "select * from arm_summary")')
+    out.line(f'database  {where.database}  (./invoke sql "select arm_id, mean_score, n from arm_summary")')
     if end.status == "interrupted":
         return 130
     if choice.lineup_id == "smoke" and not end.failed:

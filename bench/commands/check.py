@@ -16,7 +16,7 @@ from bench.suites import load_suite
 def check_suites(wanted: Sequence[str], out: Reporter) -> int:
     """References pass, mutants fail, ambiguities are listed. 1 when a suite is not proved."""
     chosen = names(wanted) or sorted(p.parent.name for p in (ROOT / "suites").glob("*/suite.toml"))
-    proved = True
+    proved, bare = True, []
     with contextlib.closing(open_grader("auto")) as grader:
         for name in chosen:
             report = check_suite(load_suite(name, ROOT / "suites"), grader)
@@ -36,5 +36,12 @@ def check_suites(wanted: Sequence[str], out: Reporter) -> int:
             for problem in report.problems:
                 out.warn(f"{report.suite_id}/{problem}")
             proved = proved and report.ok
-    out.line("proved: every reference passes, every mutant fails" if proved else "not proved; the warnings say why")
-    return 0 if proved else 1
+            bare += [f"{report.suite_id}/{level.level_id}" for level in report.levels if not level.mutants]
+    if not proved:
+        out.line("not proved; the warnings say why")
+        return 1
+    if bare:
+        out.line(f"every reference passes; nothing shows that the tests of {', '.join(bare)} can fail: add mutants")
+    else:
+        out.line("proved: every reference passes, every mutant fails")
+    return 0

@@ -119,12 +119,15 @@ def _lineup(arm_ids: tuple[str, ...]) -> list[Line]:
     arms = [load_arm(arm_id, ROOT) for arm_id in arm_ids]
     problems = problems_for(arms, engines_for(arms, Wishes()))
     cache = default_cache()
-    lines = []
+    lines: list[Line] = []
+    before: list[str] = []
     for arm in arms:
         texts = problems[arm.arm_id]
         size, whole = download_bytes([arm], cache)
         model = (
             "model here" if not size and whole else f"model to download, {size_text(size) if size else 'size unknown'}"
         )
-        lines.append(Line("lack" if texts else "ok", arm.arm_id, "; ".join(texts) or model))
+        fix = "see above" if texts and texts == before else "; ".join(texts)
+        lines.append(Line("lack", arm.arm_id, "cannot run here", fix) if texts else Line("ok", arm.arm_id, model))
+        before = texts
     return lines

@@ -41,11 +41,12 @@ def import_run(path: str, suite: str | None, results: str | None, out: Reporter)
     if given is not None and new:
         _grade(given, new, Store(where.results), out)
     rebuild(where.results, where.database)
+    there = f" --results {results}" if results else ""
     for run in new:
         if given is None and not run.files:
-            out.line(f"next      ./invoke regrade --run {run.run_id}   (grade the answers by the tests of this bench)")
+            out.line(f"next      ./invoke regrade --run {run.run_id}{there}   (grade them by the tests of this bench)")
         else:
-            out.line(f"next      ./invoke report --run {run.run_id}")
+            out.line(f"next      ./invoke report --run {run.run_id}{there}")
     return EXIT_BAD_FILES if found.skipped else 0
 
 
@@ -94,5 +95,5 @@ def export(run: str, to: str | None, results: str | None, out: Reporter) -> int:
         raise UsageError("--to: expected a folder, or a file ending in .tar.gz")
     made = pack(where.results, run_id, target)
     out.line(f"{made} ({made.stat().st_size / 1e6:.1f} MB)")
-    out.line(f"take it in elsewhere with: ./invoke import-run {made.name}")
+    out.line(f"take it in elsewhere with: ./invoke import-run {made}")
     return 0

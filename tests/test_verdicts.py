@@ -156,6 +156,13 @@ def test_speeds_are_compared_by_welch(tmp_path: Path) -> None:
     found = goals(tmp_path)
     assert (found["throughput"]["status"], found["throughput"]["arms"]) == ("winner", ["a"])
     assert (found["answer_time"]["status"], found["answer_time"]["arms"]) == ("winner", ["a"])
+    # The same figures from a host that did other work meanwhile say nothing of the arms.
+    busy = {"run_id": RUN, "arm_id": "b", "event_at": NOON + timedelta(seconds=1), "status": "finished"}
+    store.append("arms", [busy | {"device": "cpu", "host_busy": "others used 60 % of the cores"}])
+    found = goals(tmp_path)
+    assert found["throughput"]["status"] == found["answer_time"]["status"] == "withheld"
+    assert "b: others used 60 % of the cores" in found["throughput"]["reason"]
+    assert found["throughput"]["arms"] is None
 
 
 # Verdicts --------------------------------------------------------------------------------------------

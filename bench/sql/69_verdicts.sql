@@ -9,7 +9,9 @@
 --   winner        one arm; every other one is separated from it
 --   tie           several arms that are not separated from the best figure
 --   withheld      quality: failures that may be the bench's doing (harness_doubt), counted as passes for one arm, for
---                 another or for both, change who is among the best; `reason` names them
+--                 another or for both, change who is among the best; `reason` names them.
+--                 throughput, answer_time: other work loaded the host's cores while an arm ran on the CPU, so that a
+--                 difference may be the host's and not the arm's
 --   not_compared  the arms differ in something that must be the same
 --   not_measured  fewer than two arms have the figure
 -- `text` is the verdict as a sentence, `evidence` the figures behind it.
@@ -158,16 +160,24 @@ against as (
     join gaps g on g.run_id = f.run_id and g.suite_id = f.suite_id and g.goal = f.goal
         and (g.arm_a = f.arm_id and g.arm_b = o.arm_id or g.arm_b = f.arm_id and g.arm_a = o.arm_id)
 ),
+busy as (
+    select run_id, 'other work loaded the host while an arm ran ('
+        || string_agg(arm_id || ': ' || host_busy, '; ' order by arm_id) || '); run again on a quiet machine' as reason
+    from arms_latest where host_busy is not null and coalesce(device, 'cpu') <> 'gpu'
+    group by run_id
+),
 speed as (
     select
         f.run_id, f.suite_id, f.goal,
         case when any_value(m.reason) is not null then 'not_compared' when any_value(f.n_arms) < 2 then 'not_measured'
+            when any_value(w.reason) is not null then 'withheld'
             when bool_or(a.tied) then 'tie' else 'winner' end as status,
         list_concat([any_value(f.arm_id)], coalesce(list(a.other order by a.gap) filter (where a.tied), [])) as arms,
         any_value(f.arm_id) || ' ' || format('{:.1f}', any_value(f.value)) || case f.goal when 'throughput' then ' tokens a second' else ' s' end
             || coalesce('; ' || string_agg(a.other || ' ' || format('{:.1f}', a.other_value) || ' (difference ' || format('{:.1f}', a.gap)
                 || coalesce(' ± ' || format('{:.1f}', a.half), ', no interval') || ')', ', ' order by a.gap), '') as evidence,
-        case when any_value(m.reason) is not null then any_value(m.reason) when any_value(f.n_arms) < 2 then 'fewer than two arms have the figure' end as reason,
+        case when any_value(m.reason) is not null then any_value(m.reason) when any_value(f.n_arms) < 2 then 'fewer than two arms have the figure'
+            else any_value(w.reason) end as reason,
         case f.goal when 'throughput' then 'Highest decode rate: ' else 'Fewest seconds to the answer: ' end
             || array_to_string(list_concat([any_value(f.arm_id)], coalesce(list(a.other order by a.gap) filter (where a.tied), [])), ', ')
             || case when bool_or(a.tied) then ' (not separated)' else '' end
@@ -177,6 +187,7 @@ speed as (
     from fastest f
     left join against a using (run_id, suite_id, goal)
     left join mixed m using (run_id, suite_id)
+    left join busy w on w.run_id = f.run_id
     group by f.run_id, f.suite_id, f.goal
 ),
 -- Memory -----------------------------------------------------------------------------------------------------------

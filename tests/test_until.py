@@ -59,12 +59,22 @@ def test_a_worse_arm_stops_early_and_the_best_one_is_named(stub: StubRuns) -> No
     ]
 
 
-def test_equal_arms_end_as_not_separable_before_the_last_iteration(stub: StubRuns) -> None:
-    end = until(stub, stub.arm("a", content=BAD), stub.arm("b", content=BAD))
+def test_equal_arms_that_nothing_can_separate_stop_early(stub: StubRuns) -> None:
+    """Within one point of thirty is more than 15 iterations can show, and there is no difference to be found."""
+    end = stub.go(
+        stub.arm("a", content=BAD), stub.arm("b", content=BAD), iterations=15, rounds=Rounds(step=3, margin=1)
+    )
     assert end.status == "finished"
     exits = stub.sql('select arm_id, "exit", iterations from decisions_latest order by 1')
-    assert [e for _, e, _ in exits] in (["futile"] * 2, ["equivalent"] * 2)
-    assert all(n < 15 for *_, n in exits)
+    assert [e for _, e, _ in exits] == ["futile"] * 2
+    assert all(n < 15 for *_, n in exits), exits
+
+
+def test_equal_arms_are_equivalent_within_a_margin_that_can_be_shown(stub: StubRuns) -> None:
+    end = until(stub, stub.arm("a", content=BAD), stub.arm("b", content=BAD))
+    assert end.status == "finished"
+    exits = stub.sql('select "exit" from decisions_latest')
+    assert exits == [("equivalent",)] * 2
 
 
 def test_an_interrupted_run_stops_the_same_arms_when_it_is_carried_on(stub: StubRuns) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 import secrets
 import shutil
 import tempfile
@@ -23,17 +22,10 @@ from bench.errors import BenchError, UsageError
 from bench.ids import new_id
 from bench.parts import BadFile, check, quarantined, superseded
 from bench.schema import TABLES, schema
-from bench.stats_tables import constant_tables
-
-SQL = Path(__file__).parent / "sql"
-
-_CREATE = re.compile(r"^create or replace (view|macro) ", re.MULTILINE)
+from bench.view_template import STORAGE_VERSION, sql_type, text, with_template
 
 EXIT_BAD_FILES = 3
 """Exit code of a command that did its work but had to leave out files that cannot be read."""
-
-STORAGE_VERSION = "v1.0.0"
-"""Of results.duckdb: every DuckDB release since 1.0 opens it."""
 
 
 def connect(results: Path) -> tuple[duckdb.DuckDBPyConnection, list[BadFile]]:
@@ -118,7 +110,7 @@ def rebuild(results: Path, database: Path) -> list[BadFile]:
 
 def _build(path: Path, results: Path, good: dict[str, list[Path]], bad: Sequence[BadFile]) -> None:
     with duckdb.connect(":memory:") as connection:
-        connection.execute(f"attach {_text(str(path))} as built (storage_version '{STORAGE_VERSION}')")
+        connection.execute(f"attach {text(str(path))} as built (storage_version '{STORAGE_VERSION}')")
         connection.execute("use built")
         _create_views(connection, results, good, bad, "built")
         connection.execute("use memory")
@@ -148,48 +140,12 @@ def _create_views(
     bad: Sequence[BadFile],
     catalog: str = "memory",
 ) -> None:
-    for statement in constant_tables():
-        connection.execute(statement)
-    for table in TABLES:
-        columns = ", ".join(f'"{f.name}" {_sql_type(f.type)}' for f in schema(table))
-        connection.execute(f"create table _empty_{table} ({columns})")
-    _create_derived_views(connection, catalog)
+    with_template(connection, catalog)
     torn = {one.path for one in bad}
     for table in TABLES:
         sources = _sources(results, table, good[table], [p for p in torn if p.parent.parent.name == table])
         base = _base_query(table, sources) if sources else f"from _empty_{table}"
         connection.execute(f"create view {table} as {base}")
-
-
-def _create_derived_views(connection: duckdb.DuckDBPyConnection, catalog: str) -> None:
-    """Every view of sql/, each bound to an empty table for what it reads, instead of to all views below it.
-
-    A view keeps its text, so it reads the real ones when it is asked. Bound on top of each other the deepest views
-    would take longer to make than most queries to answer.
-    """
-    connection.execute("create schema _stand_in")
-    connection.execute(f"set search_path = '{catalog}._stand_in,{catalog}.main'")
-    for table in TABLES:
-        connection.execute(f"create table _stand_in.{table} as from main._empty_{table}")
-    for path in sorted(SQL.glob("*.sql")):
-        for statement in connection.extract_statements(path.read_text("utf-8")):
-            made = _CREATE.search(statement.query)
-            if made is None:
-                raise BenchError(f"{path}: expected 'create or replace view' or 'macro', found: {statement.query[:80]}")
-            text = statement.query[made.start() :]
-            connection.execute(f"create or replace {made[1]} main.{text[made.end() - made.start() :]}")
-            if made[1] == "view":
-                name = re.match(r"\w+", text[made.end() - made.start() :])
-                assert name is not None
-                described = connection.execute(
-                    "select column_name, data_type from duckdb_columns() where schema_name = 'main' and table_name = ? "
-                    "and database_name = ? order by column_index",
-                    [name[0], catalog],
-                ).fetchall()
-                columns = ", ".join(f'"{column}" {kind}' for column, kind in described)
-                connection.execute(f"create table _stand_in.{name[0]} ({columns})")
-    connection.execute(f"set search_path = '{catalog}.main'")
-    connection.execute("drop schema _stand_in cascade")
 
 
 def _sources(results: Path, table: str, good: Sequence[Path], torn: Sequence[Path]) -> list[str]:
@@ -217,17 +173,13 @@ def _pattern(path: Path) -> str:
     return "".join(f"[{c}]" if c in "*?[" else c for c in str(path))
 
 
-def _text(value: str) -> str:
-    return "'" + value.replace("'", "''") + "'"
-
-
 def _base_query(table: str, sources: Sequence[str]) -> str:
     """The query over a table's files: without parts that a merge replaced, NaN and infinities as NULL, types as now."""
     columns = ",\n    ".join(f'{_read(f)} as "{f.name}"' for f in schema(table))
-    files = ", ".join(_text(s) for s in sources)
+    files = ", ".join(text(s) for s in sources)
     # Where files are named one by one, those that a merge replaced are not among them.
     patterns = [s for s in sources if s.endswith("/*.parquet")] or [sources[0]]
-    globs = " union all ".join(f"from glob({_text(p)})" for p in patterns)
+    globs = " union all ".join(f"from glob({text(p)})" for p in patterns)
     return f"""with files as (
     select file, regexp_extract(file, '^(.*)/[^/]*$', 1) as folder, regexp_extract(file, '[^/]*$') as name
     from ({globs})
@@ -252,7 +204,7 @@ where _file is null or _file not in (select file from merged)"""
 
 
 def _read(field: pa.Field[pa.DataType]) -> str:
-    name, kind = f'"{field.name}"', _sql_type(field.type)
+    name, kind = f'"{field.name}"', sql_type(field.type)
     if pa.types.is_floating(field.type):
         return f"case when isfinite({name}::double) then {name}::double end"
     if pa.types.is_timestamp(field.type):
@@ -262,14 +214,6 @@ def _read(field: pa.Field[pa.DataType]) -> str:
         # An older file may hold a float here, and that float may be NaN.
         return f"try_cast({name} as {kind})"
     return f"{name}::{kind}"
-
-
-def _sql_type(kind: pa.DataType) -> str:
-    if pa.types.is_list(kind):
-        return f"{_sql_type(kind.value_type)}[]"
-    if pa.types.is_timestamp(kind):
-        return "timestamp"
-    return {pa.string(): "varchar", pa.int64(): "bigint", pa.float64(): "double", pa.bool_(): "boolean"}[kind]
 
 
 def _write_anchors(results: Path) -> None:

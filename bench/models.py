@@ -24,7 +24,7 @@ from bench.errors import ArmError
 from bench.presets import ModelRef
 from bench.sources import FileSource, HfSource, PypiSource, is_commit, parse_source, split_parts
 
-__all__ = ["ModelFile", "Progress", "cached_parts", "default_cache", "expected_bytes", "is_cached", "obtain"]
+__all__ = ["ModelFile", "Progress", "cached_parts", "expected_bytes", "is_cached", "obtain"]
 
 
 @dataclass(frozen=True)
@@ -48,16 +48,6 @@ class ModelFile:
     """Whether the content was fixed before the run, by a checksum or a full commit."""
     parts: tuple[Path, ...]
     """All files that a server must see, side by side under their own names; `path` is the first."""
-
-
-def default_cache() -> Path:
-    """$GGUF_BENCH_CACHE, else gguf-bench below $XDG_CACHE_HOME, else ~/.cache/gguf-bench."""
-    if own := os.environ.get("GGUF_BENCH_CACHE"):
-        return Path(own).expanduser().absolute()
-    xdg = os.environ.get("XDG_CACHE_HOME", "")
-    # The XDG base directory specification: a relative path there is to be ignored.
-    base = Path(xdg) if Path(xdg).is_absolute() else Path.home() / ".cache"
-    return base / "gguf-bench"
 
 
 def expected_bytes(ref: ModelRef) -> int | None:
@@ -299,5 +289,5 @@ def _key(source: str) -> str:
 
 def remove_cache(cache: Path) -> None:
     """Delete everything below the cache that this program put there."""
-    for name in ("pypi", "hf", "scratch", "locks", "checksums"):
+    for name in ("pypi", "hf", "scratch", "locks", "checksums", "views"):
         shutil.rmtree(cache / name, ignore_errors=True)

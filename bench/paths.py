@@ -26,3 +26,13 @@ def places(results: str | os.PathLike[str] | None = None) -> Places:
     if folder == ROOT / "results":
         return Places(folder, ROOT / "results.duckdb", ROOT / "reports")
     return Places(folder, folder / "results.duckdb", folder / "reports")
+
+
+def default_cache() -> Path:
+    """$GGUF_BENCH_CACHE, else gguf-bench below $XDG_CACHE_HOME, else ~/.cache/gguf-bench."""
+    if own := os.environ.get("GGUF_BENCH_CACHE"):
+        return Path(own).expanduser().absolute()
+    xdg = os.environ.get("XDG_CACHE_HOME", "")
+    # The XDG base directory specification: a relative path there is to be ignored.
+    base = Path(xdg) if Path(xdg).is_absolute() else Path.home() / ".cache"
+    return base / "gguf-bench"

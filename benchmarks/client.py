@@ -25,6 +25,7 @@ import httpx
 from bench import models, presets
 from bench.client import Reply, Request, ask, decode_rate
 from bench.engines.process import ProcessEngine
+from bench.paths import default_cache
 
 ROOT = Path(__file__).resolve().parents[1]
 QUESTION = "Write a long story about a lighthouse keeper who counts ships."
@@ -35,7 +36,7 @@ def smoke_server() -> Iterator[str]:
     """The first arm of the smoke lineup with one thread, served by the process engine."""
     lineup = presets.load_lineup("smoke", ROOT)
     arm = dataclasses.replace(presets.load_arm(lineup.arms[0], ROOT), threads=1)
-    model = models.obtain(arm.model, models.default_cache()).path
+    model = models.obtain(arm.model, default_cache()).path
     with tempfile.TemporaryDirectory() as folder:
         server = ProcessEngine().start(arm, model, Path(folder) / "server.log")
         try:

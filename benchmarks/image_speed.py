@@ -24,7 +24,7 @@ from bench.engines import Server, health
 from bench.engines.container import ContainerEngine
 from bench.engines.docker_host import connect
 from bench.engines.process import ProcessEngine
-from bench.paths import ROOT
+from bench.paths import ROOT, default_cache
 
 BODY = {
     "messages": [{"role": "user", "content": "Write a long story about a lighthouse keeper who counts ships."}],
@@ -69,7 +69,7 @@ def main() -> int:
         return 2
     lineup = presets.load_lineup("smoke", ROOT)
     arm = replace(presets.load_arm(lineup.arms[0], ROOT), threads=wishes.threads, port=0)
-    model = models.obtain(arm.model, models.default_cache()).path
+    model = models.obtain(arm.model, default_cache()).path
     print(f"{model.name}, {wishes.threads} threads, {host.cpu_model()}")
     busy = host.busy_with()
     if busy:

@@ -16,7 +16,7 @@ from bench.engines import Engine
 from bench.engines.process import ProcessEngine
 from bench.events import read
 from bench.grading import Grader
-from bench.models import default_cache
+from bench.paths import default_cache
 from bench.presets import Arm, load_arm
 from bench.reporter import PlainReporter
 from bench.runner import RunEnd, RunSpec, run

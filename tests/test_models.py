@@ -22,7 +22,8 @@ from fake_hub import COMMIT, Hub, serve
 from bench import checksums, downloads
 from bench.checksums import check_size_and_magic, combined_sha256
 from bench.errors import ArmError, UsageError
-from bench.models import default_cache, expected_bytes, is_cached, obtain, remove_cache
+from bench.models import expected_bytes, is_cached, obtain, remove_cache
+from bench.paths import default_cache
 from bench.presets import ModelRef
 
 HEADER = struct.pack("<4sIQQ", b"GGUF", 3, 2, 0)

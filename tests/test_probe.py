@@ -24,6 +24,7 @@ from store_rows import NOON, RUN, arm_row, ask, generation, grade, plan_row, run
 from bench import models
 from bench.engines import Identity
 from bench.engines.process import ProcessEngine
+from bench.paths import default_cache
 from bench.presets import ModelRef
 from bench.probe import Probe, rows
 from bench.probe_requests import REPETITIONS, SIZES, Budget, Measurement, Shot, what_was_measured
@@ -509,7 +510,7 @@ def test_the_caveats_can_stand_beside_the_others(tmp_path: Path) -> None:
 def test_the_real_server_is_probed(tmp_path: Path) -> None:
     arm = make_arm(arm_id="a", threads=1)
     budgets = {("cpu", "start"): Budget(3.0, 60.0), ("cpu", "end"): Budget(1.0, 60.0)}
-    store, model = Store(tmp_path / "results"), models.obtain(SMOKE, models.default_cache()).path
+    store, model = Store(tmp_path / "results"), models.obtain(SMOKE, default_cache()).path
     server = ProcessEngine().start(arm, model, tmp_path / "log")
     try:
         probe = Probe(store, RUN, arm, stop=threading.Event(), budgets=budgets)  # type: ignore[arg-type]
@@ -545,7 +546,7 @@ def test_the_real_server_is_probed(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_a_server_that_is_killed_under_the_probe_leaves_a_reason(tmp_path: Path) -> None:
     arm = make_arm(arm_id="a", threads=1)
-    store, model = Store(tmp_path / "results"), models.obtain(SMOKE, models.default_cache()).path
+    store, model = Store(tmp_path / "results"), models.obtain(SMOKE, default_cache()).path
     server = ProcessEngine().start(arm, model, tmp_path / "log")
     budgets = {("cpu", "start"): Budget(30.0, 60.0)}
     try:

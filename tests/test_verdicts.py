@@ -17,10 +17,11 @@ from scipy.stats import beta, t, ttest_ind
 from store_rows import NOON, RUN, ask, fill, grade, run_row
 
 from bench.answer import FALLBACK_RULES
-from bench.database import SQL, rebuild
+from bench.database import rebuild
 from bench.report.make import make_report
 from bench.stats_tables import RULE_SETTINGS
 from bench.store import Store
+from bench.view_template import SQL
 
 AGENTWORLD, QWEN, MTP, GEMMA = (
     "agentworld-35b-a3b-q4",

@@ -9,8 +9,7 @@ from bench.commands.setup import engines_for, problems_for
 from bench.database import connect, rebuild
 from bench.errors import UsageError
 from bench.grading import open_grader
-from bench.models import default_cache
-from bench.paths import ROOT, Places, places
+from bench.paths import ROOT, Places, default_cache, places
 from bench.planning import (
     BIG_LINEUP,
     Choice,

@@ -6,8 +6,8 @@ import shutil
 from pathlib import Path
 
 from bench.errors import ArmError, BenchError
-from bench.models import default_cache, remove_cache
-from bench.paths import ROOT, places
+from bench.models import remove_cache
+from bench.paths import ROOT, default_cache, places
 from bench.planning import size_text
 from bench.reporter import Reporter
 

@@ -12,8 +12,7 @@ from bench.commands.setup import engines_for, problems_for, server_path
 from bench.errors import UsageError
 from bench.grading import available
 from bench.host import busy_with, cores, cpu_model, ram_bytes
-from bench.models import default_cache
-from bench.paths import ROOT
+from bench.paths import ROOT, default_cache
 from bench.planning import Wishes, download_bytes, size_text
 from bench.presets import load_arm, load_lineups
 from bench.reporter import Reporter

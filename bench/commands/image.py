@@ -9,9 +9,9 @@ from typing import get_args
 from bench.engines.docker_host import connect
 from bench.errors import ArmError, BenchError
 from bench.image import Backend, BuildRequest, build, list_images
-from bench.models import default_cache, obtain
+from bench.models import obtain
 from bench.options import one_of, whole_number
-from bench.paths import ROOT
+from bench.paths import ROOT, default_cache
 from bench.planning import size_text
 from bench.presets import load_arm
 from bench.reporter import Reporter

@@ -6,9 +6,9 @@ import json as json_module
 
 from bench.commands.setup import engines_for, problems_for
 from bench.database import connect, rebuild
-from bench.models import default_cache, expected_bytes, is_cached
+from bench.models import expected_bytes, is_cached
 from bench.options import one_of
-from bench.paths import ROOT, places
+from bench.paths import ROOT, default_cache, places
 from bench.planning import Wishes, size_text
 from bench.presets import load_arms, load_lineups
 from bench.report.data import report_data, resolve_run

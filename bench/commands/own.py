@@ -10,10 +10,10 @@ from bench.errors import ArmError, BenchError, UsageError
 from bench.gguf import GgufFacts, check, look, look_remote
 from bench.memory import estimate
 from bench.model_lock import lock_models
-from bench.models import cached_parts, default_cache
+from bench.models import cached_parts
 from bench.new_arm import new_arm as new_arm_text
 from bench.options import names
-from bench.paths import ROOT
+from bench.paths import ROOT, default_cache
 from bench.planning import BIG_LINEUP, size_text
 from bench.presets import Arm, ModelRef, arm_ids, load_arm, load_lineup
 from bench.reporter import Reporter

@@ -10,8 +10,8 @@ from bench import replay as again
 from bench.commands.setup import engines_for
 from bench.database import connect
 from bench.errors import UsageError
-from bench.models import default_cache, obtain
-from bench.paths import ROOT, places
+from bench.models import obtain
+from bench.paths import ROOT, default_cache, places
 from bench.planning import Wishes
 from bench.presets import load_arm
 from bench.reporter import Reporter

@@ -97,8 +97,8 @@ def _fill(connection: duckdb.DuckDBPyConnection, catalog: str) -> None:
     A view keeps its text, so it reads the real ones when it is asked. Bound on top of each other the deepest views
     would take longer to make than most queries to answer.
     """
-    for statement in constant_tables():
-        connection.execute(statement)
+    for constants in constant_tables():
+        connection.execute(constants)
     for table in TABLES:
         columns = ", ".join(f'"{f.name}" {sql_type(f.type)}' for f in schema(table))
         connection.execute(f"create table _empty_{table} ({columns})")

@@ -102,7 +102,7 @@ def bench(  # type: ignore[no-untyped-def]
     Example: ./invoke bench --arm smollm2-135m-q4-kv-f16 --iterations 3
     """
     from bench.commands.bench import bench as work
-    from bench.planning import Wishes
+    from bench.runner.planning import Wishes
 
     wishes = Wishes(
         lineup=lineup,

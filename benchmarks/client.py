@@ -2,9 +2,10 @@
 
     python -m benchmarks.client [--requests 10] [--tokens 128]
 
-Starts the embedded engine on the smoke model (or uses `--url`), asks the same question through `bench.client` and
-through plain httpx without a stream in turns, and prints CPU seconds per 1,000 tokens and the error of the decode rate
-that the client sees, from its first to its last token, against `predicted_n` and `predicted_ms` of the same requests.
+Starts the embedded engine on the smoke model (or uses `--url`), asks the same question through `bench.client.request`
+and through plain httpx without a stream in turns, and prints CPU seconds per 1,000 tokens and the error of the decode
+rate that the client sees, from its first to its last token, against `predicted_n` and `predicted_ms` of the same
+requests.
 Exit code 1 when the client is over 0.3 CPU seconds per 1,000 tokens or more than 0.1 % off.
 """
 
@@ -22,10 +23,11 @@ from pathlib import Path
 
 import httpx
 
-from bench import models, presets
-from bench.client import Reply, Request, ask, decode_rate
+from bench.client.request import Reply, Request, ask, decode_rate
 from bench.engines.process import ProcessEngine
+from bench.models import obtain as models
 from bench.paths import default_cache
+from bench.presets import load as presets
 
 ROOT = Path(__file__).resolve().parents[1]
 QUESTION = "Write a long story about a lighthouse keeper who counts ships."
@@ -108,7 +110,7 @@ def measure(url: str, requests: int, tokens: int) -> bool:
     print(f"{'client':34} {'rate error, mean (worst)':>26} {'TTFT above prompt_ms':>21} {'CPU s / 1,000 tokens':>21}")
     worst = max(errors, key=abs)
     ours = f"{error:+.3f} % ({worst:+.3f} %)"
-    print(f"{'bench.client, streamed':34} {ours:>26} {statistics.median(above):>18.1f} ms {per_1000:>21.3f}")
+    print(f"{'bench.client.request, streamed':34} {ours:>26} {statistics.median(above):>18.1f} ms {per_1000:>21.3f}")
     print(f"{'httpx, not streamed':34} {'-':>26} {'-':>21} {plain_cpu / plain_count * 1000:>21.3f}")
     return per_1000 <= 0.3 and abs(error) <= 0.1
 

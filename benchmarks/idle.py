@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bench.database import connect
 from bench.grading import open_grader
+from bench.store.database import connect
 from tests.stub_runs import StubRuns
 
 BESIDE_PCT, SMOKE_PCT = 2.0, 8.0

@@ -19,12 +19,15 @@ from pathlib import Path
 
 import psutil
 
-from bench import host, image, models, presets
+from bench import host
 from bench.engines import Server, health
 from bench.engines.container import ContainerEngine
 from bench.engines.docker_host import connect
 from bench.engines.process import ProcessEngine
+from bench.image import build as image
+from bench.models import obtain as models
 from bench.paths import ROOT, default_cache
+from bench.presets import load as presets
 
 BODY = {
     "messages": [{"role": "user", "content": "Write a long story about a lighthouse keeper who counts ships."}],

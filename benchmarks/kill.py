@@ -21,8 +21,8 @@ from pathlib import Path
 
 import psutil
 
-from bench.database import connect
-from bench.events import read
+from bench.runner.events import read
+from bench.store.database import connect
 
 ROOT = Path(__file__).resolve().parent.parent
 

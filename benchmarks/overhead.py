@@ -13,7 +13,7 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from bench.database import connect
+from bench.store.database import connect
 
 ROOT = Path(__file__).resolve().parents[1]
 WHOLE, WITHOUT_GRADING = 1.10, 1.02

@@ -18,10 +18,10 @@ import sys
 import time
 from collections import defaultdict
 
-from bench.client import decode_rate
-from bench.llama_bench import llama_bench
-from bench.probe import BUDGETS
-from bench.probe_requests import Measurement, Shot, what_was_measured
+from bench.client.request import decode_rate
+from bench.probe.llama_bench import llama_bench
+from bench.probe.requests import Measurement, Shot, what_was_measured
+from bench.probe.run import BUDGETS
 from benchmarks.client import smoke_server
 
 

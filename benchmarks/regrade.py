@@ -21,9 +21,9 @@ from pathlib import Path
 from bench.grading import calibrate, open_grader
 from bench.importing import read
 from bench.importing.staging import publish
-from bench.regrade import regrade
-from bench.store import Store
-from bench.stored_grades import query
+from bench.regrade.again import regrade
+from bench.regrade.stored import query
+from bench.store.write import Store
 from tests.reference_layout import KINDS, SUITE, make, mixed
 
 LIMIT_S = 60.0

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from bench.sequential import Rule, decide, evidence, threshold
+from bench.runner.sequential import Rule, decide, evidence, threshold
 
 WEIGHTS = (25.0, 25.0, 25.0, 15.0, 10.0)
 PUBLISHED = {

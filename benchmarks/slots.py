@@ -15,7 +15,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from bench.database import connect
+from bench.store.database import connect
 
 ROOT = Path(__file__).resolve().parents[1]
 

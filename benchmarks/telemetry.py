@@ -13,7 +13,7 @@ import sys
 import time
 from typing import Any
 
-from bench.telemetry import Sampler
+from bench.telemetry.sampler import Sampler
 
 _SERVER = """
 import threading, time

@@ -20,8 +20,8 @@ import duckdb
 import numpy as np
 from numpy.typing import NDArray
 
-from bench.stats_tables import t_quantiles
-from bench.view_template import SQL
+from bench.store.stats_tables import t_quantiles
+from bench.store.view_template import SQL
 
 Floats = NDArray[np.float64]
 

@@ -8,7 +8,7 @@ from typing import Any
 import duckdb
 from store_rows import rows_of
 
-from bench.database import connect
+from bench.store.database import connect
 
 _open: list[tuple[object, duckdb.DuckDBPyConnection]] = []
 

@@ -15,10 +15,10 @@ import pytest
 from docker.errors import ImageNotFound
 from engine_helpers import STUB
 
-from bench import image
 from bench.engines.container_owner import KIND_LABEL
 from bench.engines.docker_host import connect
 from bench.errors import ArmError
+from bench.image import build as image
 
 PYTHON_BASE = "gguf-bench/base-python:bookworm"
 STUB_IMAGE = "gguf-bench/test-stub:latest"

@@ -12,7 +12,7 @@ from typing import Any
 
 import psutil
 
-from bench.presets import Arm, ModelRef, Sampler
+from bench.presets.load import Arm, ModelRef, Sampler
 
 STUB = Path(__file__).with_name("server_stub.py")
 SAMPLER = Sampler("test", temperature=0.6, top_p=0.95, top_k=20, min_p=0.05, repeat_penalty=1.05)

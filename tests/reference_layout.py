@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.paths import ROOT
-from bench.suites import load_suite
+from bench.suites.load import load_suite
 
 SUITE = load_suite("coding-v2", ROOT / "suites")
 LEVELS = {level.level_id: level for level in SUITE.levels}

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from bench.store import Store
+from bench.store.write import Store
 
 DATA = Path(__file__).parent / "data" / "reference-2026-06-25"
 RUN = "20260625-001200-ref0"

@@ -9,9 +9,9 @@ from typing import Any
 
 import duckdb
 
-from bench.database import connect
 from bench.ids import new_id
-from bench.store import Store
+from bench.store.database import connect
+from bench.store.write import Store
 
 RUN = "20261130-120000-aaaa"
 NOON = datetime(2026, 11, 30, 12, 0, tzinfo=UTC)

@@ -11,17 +11,17 @@ from typing import Any
 
 import psutil
 
-from bench.database import connect
 from bench.engines import Engine
 from bench.engines.process import ProcessEngine
-from bench.events import read
 from bench.grading import Grader
 from bench.paths import default_cache
-from bench.presets import Arm, load_arm
+from bench.presets.load import Arm, load_arm
 from bench.reporter import PlainReporter
-from bench.runner import RunEnd, RunSpec, run
-from bench.store import Store
-from bench.suites import Suite, load_suite
+from bench.runner.events import read
+from bench.runner.run import RunEnd, RunSpec, run
+from bench.store.database import connect
+from bench.store.write import Store
+from bench.suites.load import Suite, load_suite
 from tests.engine_helpers import script, stub_executable
 
 ROOT = Path(__file__).resolve().parent.parent

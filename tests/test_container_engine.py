@@ -35,9 +35,9 @@ from bench.engines.container_owner import KIND_LABEL, leftovers, owner_labels, o
 from bench.engines.container_plan import ContainerPlan, container_name, memory_limit, plan_container
 from bench.engines.docker_host import DockerHost, connect, docker_host, why_not_here
 from bench.errors import ArmError
-from bench.image_identity import ImageIdentity, identify
-from bench.image_source import Pin
-from bench.presets import Arm
+from bench.image.identity import ImageIdentity, identify
+from bench.image.source import Pin
+from bench.presets.load import Arm
 
 ROOT = Path(__file__).resolve().parents[1]
 GIB = 1 << 30

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from bench import arm_run
 from bench.errors import BenchError
-from bench.events import EventLog, read
 from bench.grading import Grader, open_grader
+from bench.runner import arm_run
+from bench.runner.events import EventLog, read
 from tests.stub_runs import StubRuns
 
 KIB = 1024

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.database import connect
+from bench.store.database import connect
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")])

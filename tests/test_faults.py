@@ -17,13 +17,13 @@ import docker
 import pytest
 from container_helpers import docker_client, ours, stub_image
 
-from bench import arm_run
+from bench.client.loops import END_CHARACTERS, WATCH_EVERY
 from bench.engines.container import ContainerEngine
 from bench.errors import BenchError
 from bench.grading import GradeJob, Grader, Verdict, open_grader
-from bench.loops import END_CHARACTERS, WATCH_EVERY
-from bench.runner import RunEnd
-from bench.store import Store
+from bench.runner import arm_run
+from bench.runner.run import RunEnd
+from bench.store.write import Store
 from tests.stub_runs import RUN, StubRuns
 
 

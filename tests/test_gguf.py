@@ -16,13 +16,13 @@ from gguf_files import WIDTH, write_gguf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bench import gguf_header
 from bench.errors import ArmError, UsageError
-from bench.gguf import Problem, check, first_error, look, look_remote
-from bench.gguf_facts import GgufFacts
-from bench.gguf_header import read_header
-from bench.memory import estimate, kv_row_bytes
-from bench.presets import Arm, ModelRef, Sampler, load_arm
+from bench.gguf import header as gguf_header
+from bench.gguf.facts import GgufFacts
+from bench.gguf.header import read_header
+from bench.gguf.look import Problem, check, first_error, look, look_remote
+from bench.gguf.memory import estimate, kv_row_bytes
+from bench.presets.load import Arm, ModelRef, Sampler, load_arm
 
 ARM = Arm("a", "A", ModelRef("file:m.gguf"), Sampler("s", 0.7, 0.9, 40, 0.0), context=4096)
 

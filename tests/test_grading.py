@@ -21,7 +21,7 @@ from graders import PROVIDERS, opened
 from bench.errors import BenchError
 from bench.grading import GradeJob, Limits, Verdict, available, calibrate, counterfactual, open_grader
 from bench.grading.pool import SandboxGrader
-from bench.suites import Level, Suite
+from bench.suites.load import Level, Suite
 
 ADD = "from solution import add\n\n\ndef test_a():\n    assert add(1, 2) == 3\n\n\ndef test_b():\n    assert add(2, 2) == 4\n"
 RIGHT = "def add(a, b): return a + b\n"

@@ -15,13 +15,13 @@ import pytest
 from container_helpers import docker_client, missing, ours, stub_image
 from docker.errors import ImageNotFound
 
-from bench import image
 from bench.engines.container_owner import KIND_LABEL
 from bench.errors import ArmError, BenchError, UsageError
 from bench.ids import new_id
-from bench.image import BuildFailed, BuildRequest, Pin
-from bench.image_builder import build_command, lines_that_matter, plain
-from bench.image_identity import identify
+from bench.image import build as image
+from bench.image.build import BuildFailed, BuildRequest, Pin
+from bench.image.builder import build_command, lines_that_matter, plain
+from bench.image.identity import identify
 from bench.paths import ROOT
 
 BASES = ("gguf-bench/base-build:bookworm", "gguf-bench/base-runtime:bookworm")

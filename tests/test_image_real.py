@@ -10,13 +10,14 @@ import docker
 import pytest
 from container_helpers import copy_out, cpu_image, docker_client, ours
 
-from bench import models, presets
 from bench.engines import Server, health, ports
 from bench.engines.container import ContainerEngine
 from bench.engines.process import ProcessEngine
-from bench.image_check import prove_decodes
-from bench.image_identity import ImageIdentity, identify
+from bench.image.check import prove_decodes
+from bench.image.identity import ImageIdentity, identify
+from bench.models import obtain as models
 from bench.paths import ROOT, default_cache
+from bench.presets import load as presets
 
 pytestmark = [pytest.mark.docker, pytest.mark.model, pytest.mark.slow]
 

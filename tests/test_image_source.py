@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bench.errors import BenchError, UsageError
-from bench.image_source import KNOWN_BUILDS, Pin, known_pin, open_source, resolve, tree_sha256
+from bench.image.source import KNOWN_BUILDS, Pin, known_pin, open_source, resolve, tree_sha256
 
 REFERENCE = "8be759e6f70d629638a7eb70db3824cbdcea370b"
 

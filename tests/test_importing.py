@@ -35,10 +35,10 @@ from bench.importing.files import Unusable, moment, number, safe_id, whole
 from bench.importing.reference_json import iteration, level_id, result_file
 from bench.importing.response import split_response
 from bench.paths import ROOT
-from bench.regrade import regrade
+from bench.regrade.again import regrade
 from bench.reporter import PlainReporter
-from bench.store import Store
-from bench.suites import load_suite
+from bench.store.write import Store
+from bench.suites.load import load_suite
 
 ALL_KINDS = {
     "agentworld": [

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from bench.errors import ArmError, BenchError
-from bench.isolation import GpuProcess, Settled, device_lock, require_room, wait_until_settled
+from bench.runner.isolation import GpuProcess, Settled, device_lock, require_room, wait_until_settled
 
 ROOT = Path(__file__).resolve().parents[1]
 MIB = 1 << 20
@@ -36,7 +36,7 @@ def python(code: str, **env: str) -> subprocess.Popen[str]:
 HOLD = """
     import sys, time
     from pathlib import Path
-    from bench.isolation import device_lock
+    from bench.runner.isolation import device_lock
     with device_lock({device!r}, Path({folder!r})):
         print("held", flush=True)
         {then}
@@ -128,7 +128,7 @@ def test_another_users_lock(tmp_path: Path) -> None:
     code = f"""
         import os
         from pathlib import Path
-        from bench.isolation import device_lock
+        from bench.runner.isolation import device_lock
         os.setgid(65534); os.setuid(65534)
         with device_lock("cpu", Path({str(shared)!r})):
             print("got it")
@@ -230,7 +230,7 @@ def with_nvml(nvml: Path, code: str, **env: str) -> str:
 
 IDLE = """
     from bench.errors import ArmError
-    from bench.isolation import require_idle
+    from bench.runner.isolation import require_idle
     try:
         print(require_idle({arguments}))
     except ArmError as e:
@@ -258,5 +258,5 @@ def test_processes_without_a_memory_figure(nvml: Path) -> None:
 
 @pytest.mark.parametrize(("capability", "architecture"), [("89", "89-real"), ("86", "86-real"), ("120", "120a-real")])
 def test_architecture_of_the_gpu_that_is_there(nvml: Path, capability: str, architecture: str) -> None:
-    code = "from bench.image import present_architectures; print(present_architectures())"
+    code = "from bench.image.build import present_architectures; print(present_architectures())"
     assert with_nvml(nvml, code, STUB_CC=capability) == architecture

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from bench.engines.container_plan import ContainerPlan
 from bench.engines.process import ProcessEngine
-from bench.llama_bench import Command, arguments, command_for, in_container, llama_bench, measurements
+from bench.probe.llama_bench import Command, arguments, command_for, in_container, llama_bench, measurements
 
 # As build 9785 printed it, on one thread of a busy machine; the settings that are not read are left out.
 PRINTED = """[

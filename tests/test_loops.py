@@ -7,7 +7,7 @@ import time
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bench.loops import END_CHARACTERS, MIN_CHARACTERS, MIN_REPEATS, WATCH_EVERY, Watch, find
+from bench.client.loops import END_CHARACTERS, MIN_CHARACTERS, MIN_REPEATS, WATCH_EVERY, Watch, find
 
 PROGRAM = """def roman(n):
     table = [(1000, "M"), (900, "CM"), (500, "D"), (400, "CD"), (100, "C"), (90, "XC"), (50, "L"), (40, "XL")]

@@ -19,12 +19,12 @@ from pathlib import Path
 import pytest
 from fake_hub import COMMIT, Hub, serve
 
-from bench import checksums, downloads
-from bench.checksums import check_size_and_magic, combined_sha256
 from bench.errors import ArmError, UsageError
-from bench.models import expected_bytes, is_cached, obtain, remove_cache
+from bench.models import checksums, downloads
+from bench.models.checksums import check_size_and_magic, combined_sha256
+from bench.models.obtain import expected_bytes, is_cached, obtain, remove_cache
 from bench.paths import default_cache
-from bench.presets import ModelRef
+from bench.presets.load import ModelRef
 
 HEADER = struct.pack("<4sIQQ", b"GGUF", 3, 2, 0)
 WHOLE = HEADER + b"\0" * 4096
@@ -336,8 +336,8 @@ def test_no_index(tmp_path: Path, index: Path, monkeypatch: pytest.MonkeyPatch) 
 OBTAIN = """
 import sys
 from pathlib import Path
-from bench.models import obtain
-from bench.presets import ModelRef
+from bench.models.obtain import obtain
+from bench.presets.load import ModelRef
 print(obtain(ModelRef(sys.argv[1]), Path(sys.argv[2])).sha256)
 """
 

@@ -12,15 +12,15 @@ from fake_hub import COMMIT, Hub, serve
 from gguf import GGUFWriter
 from gguf_files import write_gguf
 
-from bench.checksums import combined_sha256
 from bench.errors import ArmError, UsageError
-from bench.gguf import check, look
-from bench.local_models import find_models
-from bench.model_lock import lock_models, unlocked
-from bench.models import obtain
-from bench.new_arm import arms_from_models, new_arm, slug
-from bench.pins import Pin, lock_path, read_pins, write_pins
-from bench.presets import load_arm
+from bench.gguf.look import check, look
+from bench.models.checksums import combined_sha256
+from bench.models.local import find_models
+from bench.models.lock import lock_models, unlocked
+from bench.models.obtain import obtain
+from bench.models.pins import Pin, lock_path, read_pins, write_pins
+from bench.presets.load import load_arm
+from bench.presets.new_arm import arms_from_models, new_arm, slug
 
 SAMPLERS = """
 [server-default]

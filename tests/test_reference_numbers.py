@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from reference_run import RUN, read, store_reference
 
-from bench.database import connect
 from bench.report.make import make_report
+from bench.store.database import connect
 
 
 @pytest.fixture(scope="module")

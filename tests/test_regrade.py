@@ -16,13 +16,13 @@ from store_rows import RUN, fill, generation, plan_row, run_row
 from bench.commands.regrade import regrade as command
 from bench.errors import UsageError
 from bench.grading.pool import SandboxGrader
-from bench.judge import judge
 from bench.paths import ROOT
-from bench.regrade import add_counterfactuals, regrade
+from bench.regrade.again import add_counterfactuals, regrade
+from bench.regrade.change import change
+from bench.regrade.judge import judge
 from bench.reporter import PlainReporter
-from bench.store import Store
-from bench.suites import Suite, load_suite
-from bench.verdict_change import change
+from bench.store.write import Store
+from bench.suites.load import Suite, load_suite
 
 SMOKE = load_suite("smoke", ROOT / "suites")
 STRICT = load_suite("coding-v2-strict", ROOT / "suites")

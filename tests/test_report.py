@@ -16,7 +16,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from store_rows import NOON, RUN, arm_row, ask, fill, generation, grade, plan_row, run_row
 
-from bench.database import connect
 from bench.errors import UsageError
 from bench.report import figures
 from bench.report.data import NoResults, report_data, resolve_run
@@ -24,7 +23,8 @@ from bench.report.make import make_report, render
 from bench.report.markdown import fenced, inline, table
 from bench.report.query import query
 from bench.report.summary import summary_table
-from bench.store import Store
+from bench.store.database import connect
+from bench.store.write import Store
 
 
 def report(results: Path, **more: Any) -> str:

@@ -10,8 +10,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from bench.database import connect
-from bench.events import read
+from bench.runner.events import read
+from bench.store.database import connect
 from tests.cli import invoke, sql, start, wait_for
 
 ARM = "smollm2-135m-q4-kv-f16"

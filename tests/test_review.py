@@ -16,12 +16,12 @@ from store_rows import NOON, RUN, fill, generation, grade, plan_row, run_row
 from bench.commands.review import review as command
 from bench.errors import UsageError
 from bench.grading.pool import SandboxGrader
-from bench.judge import judge
 from bench.paths import ROOT
+from bench.regrade.judge import judge
+from bench.regrade.review import decide, decisive_lines, printable, suspects
 from bench.reporter import PlainReporter
-from bench.review import decide, decisive_lines, printable, suspects
-from bench.store import Store
-from bench.suites import load_suite
+from bench.store.write import Store
+from bench.suites.load import load_suite
 
 CODE = "import sys\n\n\ndef f():\n    return sys._getframe(1).f_back\n"
 

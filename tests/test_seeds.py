@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bench import seeds
+from bench.runner import seeds
 
 
 def test_request_seeds_are_stable_spread_and_fit_the_server() -> None:

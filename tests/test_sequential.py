@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 import pytest
 
-from bench.sequential import Rule, decide, evidence, lower_bound, threshold
+from bench.runner.sequential import Rule, decide, evidence, lower_bound, threshold
 
 RULE = Rule((25.0, 25.0, 25.0, 15.0, 10.0))
 

@@ -25,13 +25,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from store_rows import NOON, RUN, ask, fill, generation, run_row
 
-from bench.database import connect, rebuild
 from bench.errors import BenchError, UsageError
 from bench.locks import holder_of
-from bench.parts import MERGED, PART
 from bench.report.query import query
-from bench.schema import KEYS, TABLES, schema
-from bench.store import Store
+from bench.store.database import connect, rebuild
+from bench.store.parts import MERGED, PART
+from bench.store.schema import KEYS, TABLES, schema
+from bench.store.write import Store
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -149,7 +149,7 @@ KILL = """
     from pathlib import Path
     import pyarrow.parquet as pq
     from store_rows import generation, RUN
-    from bench.store import Store
+    from bench.store.write import Store
 
     results, point, action = Path(sys.argv[1]), sys.argv[2], sys.argv[3]
 
@@ -243,7 +243,7 @@ WRITER = """
     import sys
     from pathlib import Path
     from store_rows import generation, RUN
-    from bench.store import Store
+    from bench.store.write import Store
     store = Store(Path(sys.argv[1]))
     for i in range(1, 10_000):
         store.append("generations", [generation("L1", i)])
@@ -380,7 +380,7 @@ def test_a_live_writers_file_is_left_alone(tmp_path: Path) -> None:
         from pathlib import Path
         import pyarrow.parquet as pq
         from store_rows import generation
-        from bench.store import Store
+        from bench.store.write import Store
         write = pq.ParquetWriter.write_table
         def slow(self, *a, **k):
             print("writing", flush=True)
@@ -444,7 +444,7 @@ def test_a_file_size_limit_tears_nothing(tmp_path: Path) -> None:
         from pathlib import Path
         from store_rows import generation
         from bench.errors import BenchError
-        from bench.store import Store
+        from bench.store.write import Store
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
         store = Store(Path(sys.argv[1]))
         store.append("generations", [generation("L1", 1)])

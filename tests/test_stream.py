@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scripted_peer import delta, event
 
-from bench.outcomes import Failure, classify_error, whole_text
-from bench.sse import MAX_LINE, EventReader, StreamError
-from bench.stream import Transcript, clean_timings
+from bench.client.outcomes import Failure, classify_error, whole_text
+from bench.client.sse import MAX_LINE, EventReader, StreamError
+from bench.client.stream import Transcript, clean_timings
 
 TEXT = "s = 'a\u2028b\u0085c'  # 模型 \U0001f642\n"
 RAW = (

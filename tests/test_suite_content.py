@@ -13,8 +13,8 @@ import pytest
 from right_solutions import RIGHT
 
 from bench.grading.providers import open_grader
-from bench.suite_check import SuiteReport, check_suite, grade_job
-from bench.suites import Level, Suite, ambiguities, load_suite, suite_ids
+from bench.suites.check import SuiteReport, check_suite, grade_job
+from bench.suites.load import Level, Suite, ambiguities, load_suite, suite_ids
 
 SUITES = Path(__file__).parents[1] / "suites"
 LOADED = {name: load_suite(name, SUITES) for name in suite_ids(SUITES)}

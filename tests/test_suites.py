@@ -14,12 +14,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import bench.suites
+import bench.suites.load
 from bench.errors import UsageError
 from bench.grading.providers import open_grader
-from bench.suite_check import check_suite
-from bench.suites import Suite, ambiguities, load_suite, suite_ids
-from bench.used_names import unmentioned_names
+from bench.suites.check import check_suite
+from bench.suites.load import Suite, ambiguities, load_suite, suite_ids
+from bench.suites.used_names import unmentioned_names
 
 TOML = """
 title = "My own"
@@ -433,7 +433,7 @@ def test_hashes_depend_on_what_they_should(tmp_path, change, prompt_changes, gra
 def test_a_new_extractor_is_a_new_grading(tmp_path, monkeypatch):
     suite = Draft().load(tmp_path)
     before = hashes(suite)
-    monkeypatch.setattr(bench.suites, "EXTRACTOR_VERSION", "another")
+    monkeypatch.setattr(bench.suites.load, "EXTRACTOR_VERSION", "another")
     assert [a[0] == b[0] and a[1] != b[1] for a, b in zip(before, hashes(suite), strict=True)] == [True, True]
 
 
@@ -444,7 +444,7 @@ def test_hashes_do_not_depend_on_the_place(tmp_path):
 @settings(max_examples=50, deadline=None)
 @given(st.text(), st.text())
 def test_different_prompts_have_different_hashes(one, other):
-    level = bench.suites.Level("x", "x", 1, ("x",), one, "", ("test_x",), "", {}, 1.0)
+    level = bench.suites.load.Level("x", "x", 1, ("x",), one, "", ("test_x",), "", {}, 1.0)
     suite = Suite("s", "s", Path(), 1, 1.0, (level,))
     assert (level.prompt_hash(suite) == replace(level, prompt=other).prompt_hash(suite)) == (one == other)
 

@@ -15,9 +15,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from bench.host_use import HostReader
-from bench.schema import schema
-from bench.telemetry import Sampler, gpu_info
+from bench.store.schema import schema
+from bench.telemetry.host_use import HostReader
+from bench.telemetry.sampler import Sampler, gpu_info
 
 STUB = Path(__file__).with_name("nvml_stub") / "nvml_stub.c"
 GIB = 1 << 30
@@ -59,9 +59,9 @@ def nvml(libraries: dict[str, Path], tmp_path: Path) -> Nvml:
     return run
 
 
-INFO = "from bench.telemetry import gpu_info\nfrom dataclasses import asdict\nout = asdict(gpu_info(%s))"
+INFO = "from bench.telemetry.sampler import gpu_info\nfrom dataclasses import asdict\nout = asdict(gpu_info(%s))"
 SAMPLE = (
-    "from dataclasses import asdict\nfrom bench.nvml import Gpu, GpuUnavailable\n"
+    "from dataclasses import asdict\nfrom bench.telemetry.nvml import Gpu, GpuUnavailable\n"
     "gpu = Gpu()\nout = asdict(gpu.sample([os.getpid(), 77]))"
 )
 FIELDS = {
@@ -111,7 +111,7 @@ def test_all_calls_fail_and_are_said_once(nvml: Nvml) -> None:
 
 def test_a_call_that_fails_for_a_while_comes_back(nvml: Nvml) -> None:
     code = (
-        "from bench.nvml import Gpu\ngpu = Gpu()\nout = [gpu.sample([]).power_w]\n"
+        "from bench.telemetry.nvml import Gpu\ngpu = Gpu()\nout = [gpu.sample([]).power_w]\n"
         "open(os.environ['NVML_STUB'], 'w').write('')\nout.append(gpu.sample([]).power_w)"
     )
     assert nvml("nvmlDeviceGetPowerUsage !15\n", code) == [None, 200.0]
@@ -184,14 +184,14 @@ def test_info(nvml: Nvml) -> None:
 def test_without_a_driver(tmp_path: Path) -> None:
     env = {**os.environ, "LD_LIBRARY_PATH": str(tmp_path)}
     (tmp_path / "libnvidia-ml.so.1").write_bytes(b"not a library")
-    code = "from bench.telemetry import gpu_info; print(gpu_info().reason)"
+    code = "from bench.telemetry.sampler import gpu_info; print(gpu_info().reason)"
     done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "no NVIDIA driver on this machine"
 
 
 RUN = """
 from dataclasses import asdict
-from bench.telemetry import Sampler
+from bench.telemetry.sampler import Sampler
 rows = []
 def script(text):
     open(os.environ['NVML_STUB'] + '.new', 'w').write(text)

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from bench import arm_run
 from bench.grading import Grader, open_grader
-from bench.rounds import Rounds
+from bench.runner import arm_run
+from bench.runner.rounds import Rounds
 from tests.stub_runs import StubRuns
 
 GOOD = (

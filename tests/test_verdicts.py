@@ -16,12 +16,12 @@ from reference_run import store_reference
 from scipy.stats import beta, t, ttest_ind
 from store_rows import NOON, RUN, ask, fill, grade, run_row
 
-from bench.answer import FALLBACK_RULES
-from bench.database import rebuild
+from bench.answer.extract import FALLBACK_RULES
 from bench.report.make import make_report
-from bench.stats_tables import RULE_SETTINGS
-from bench.store import Store
-from bench.view_template import SQL
+from bench.store.database import rebuild
+from bench.store.stats_tables import RULE_SETTINGS
+from bench.store.view_template import SQL
+from bench.store.write import Store
 
 AGENTWORLD, QWEN, MTP, GEMMA = (
     "agentworld-35b-a3b-q4",

@@ -26,11 +26,11 @@ from store_rows import (
     run_row,
 )
 
-from bench.database import connect, snapshot
-from bench.schema import TABLES, schema
-from bench.stats_tables import t_quantiles
-from bench.store import Store
-from bench.view_template import SQL
+from bench.store.database import connect, snapshot
+from bench.store.schema import TABLES, schema
+from bench.store.stats_tables import t_quantiles
+from bench.store.view_template import SQL
+from bench.store.write import Store
 
 # Proportions -----------------------------------------------------------------------------------------
 

@@ -6,11 +6,13 @@ import contextlib
 
 from bench.commands.dry_run import dry_run
 from bench.commands.setup import engines_for, problems_for
-from bench.database import connect, rebuild
 from bench.errors import UsageError
 from bench.grading import open_grader
 from bench.paths import ROOT, Places, default_cache, places
-from bench.planning import (
+from bench.report.make import make_report
+from bench.report.summary import summary_table
+from bench.reporter import Reporter
+from bench.runner.planning import (
     BIG_LINEUP,
     Choice,
     Wishes,
@@ -23,11 +25,9 @@ from bench.planning import (
     time_text,
     unfinished_run,
 )
-from bench.report.make import make_report
-from bench.report.summary import summary_table
-from bench.reporter import Reporter
-from bench.runner import RunEnd, run
-from bench.store import Store
+from bench.runner.run import RunEnd, run
+from bench.store.database import connect, rebuild
+from bench.store.write import Store
 
 
 def bench(wishes: Wishes, results: str | None, out: Reporter) -> int:

@@ -9,8 +9,8 @@ from bench.grading import open_grader
 from bench.options import names
 from bench.paths import ROOT
 from bench.reporter import Reporter
-from bench.suite_check import check_suite
-from bench.suites import load_suite
+from bench.suites.check import check_suite
+from bench.suites.load import load_suite
 
 
 def check_suites(wanted: Sequence[str], out: Reporter) -> int:

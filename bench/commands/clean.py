@@ -6,10 +6,10 @@ import shutil
 from pathlib import Path
 
 from bench.errors import ArmError, BenchError
-from bench.models import remove_cache
+from bench.models.obtain import remove_cache
 from bench.paths import ROOT, default_cache, places
-from bench.planning import size_text
 from bench.reporter import Reporter
+from bench.runner.planning import size_text
 
 CACHES = (".pytest_cache", ".mypy_cache", ".ruff_cache", ".hypothesis", "build", "dist")
 
@@ -45,7 +45,7 @@ def clean(cache: bool, results: bool, images: bool, out: Reporter) -> int:
 def _images(out: Reporter) -> None:
     """Remove the images with this project's label. Docker is imported here alone: the rest works without it."""
     from bench.engines.docker_host import connect
-    from bench.image import remove_ours
+    from bench.image.build import remove_ours
 
     try:
         for line in remove_ours(connect()):

@@ -13,10 +13,10 @@ from bench.errors import UsageError
 from bench.grading import available
 from bench.host import busy_with, cores, cpu_model, ram_bytes
 from bench.paths import ROOT, default_cache
-from bench.planning import Wishes, download_bytes, size_text
-from bench.presets import load_arm, load_lineups
+from bench.presets.load import load_arm, load_lineups
 from bench.reporter import Reporter
-from bench.telemetry import gpu_info
+from bench.runner.planning import Wishes, download_bytes, size_text
+from bench.telemetry.sampler import gpu_info
 
 
 @dataclass(frozen=True)

@@ -11,13 +11,13 @@ from bench.engines import Engine
 from bench.engines.container import ContainerEngine
 from bench.engines.preflight import threads_for
 from bench.errors import ArmError, UsageError
-from bench.gguf import check
-from bench.memory import estimate
-from bench.model_lock import unlocked
-from bench.models import cached_parts
-from bench.planning import Choice, size_text
-from bench.presets import Arm
+from bench.gguf.look import check
+from bench.gguf.memory import estimate
+from bench.models.lock import unlocked
+from bench.models.obtain import cached_parts
+from bench.presets.load import Arm
 from bench.reporter import Reporter
+from bench.runner.planning import Choice, size_text
 
 
 def dry_run(

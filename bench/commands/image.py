@@ -8,13 +8,13 @@ from typing import get_args
 
 from bench.engines.docker_host import connect
 from bench.errors import ArmError, BenchError
-from bench.image import Backend, BuildRequest, build, list_images
-from bench.models import obtain
+from bench.image.build import Backend, BuildRequest, build, list_images
+from bench.models.obtain import obtain
 from bench.options import one_of, whole_number
 from bench.paths import ROOT, default_cache
-from bench.planning import size_text
-from bench.presets import load_arm
+from bench.presets.load import load_arm
 from bench.reporter import Reporter
+from bench.runner.planning import size_text
 
 CHECK_ARM = "smollm2-135m-q4-kv-f16"
 """Its model is what a new image has to load and decode."""

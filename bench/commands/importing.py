@@ -8,7 +8,6 @@ import tempfile
 from pathlib import Path
 
 from bench.commands.regrade import show
-from bench.database import EXIT_BAD_FILES, connect, rebuild
 from bench.errors import UsageError
 from bench.grading import calibrate, open_grader
 from bench.importing import Found, ImportedRun, read
@@ -16,11 +15,12 @@ from bench.importing.files import safe_id
 from bench.importing.own import pack
 from bench.importing.staging import already_there, publish, recover
 from bench.paths import ROOT, places
-from bench.regrade import regrade
+from bench.regrade.again import regrade
 from bench.report.runs import resolve_run
 from bench.reporter import Reporter
-from bench.store import Store
-from bench.suites import Suite, load_suite, suite_ids
+from bench.store.database import EXIT_BAD_FILES, connect, rebuild
+from bench.store.write import Store
+from bench.suites.load import Suite, load_suite, suite_ids
 
 _MOST_NAMED = 40
 

@@ -5,17 +5,17 @@ from __future__ import annotations
 import json as json_module
 
 from bench.commands.setup import engines_for, problems_for
-from bench.database import connect, rebuild
-from bench.models import expected_bytes, is_cached
+from bench.models.obtain import expected_bytes, is_cached
 from bench.options import one_of
 from bench.paths import ROOT, default_cache, places
-from bench.planning import Wishes, size_text
-from bench.presets import load_arms, load_lineups
+from bench.presets.load import load_arms, load_lineups
 from bench.report.data import report_data, resolve_run
 from bench.report.make import make_report
 from bench.report.query import query
 from bench.reporter import Reporter
-from bench.suites import load_suite
+from bench.runner.planning import Wishes, size_text
+from bench.store.database import connect, rebuild
+from bench.suites.load import load_suite
 
 BAD_FILES = 3
 """Exit code of a report that had to leave out unreadable files."""

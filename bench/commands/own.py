@@ -7,17 +7,17 @@ from dataclasses import replace
 from pathlib import Path
 
 from bench.errors import ArmError, BenchError, UsageError
-from bench.gguf import GgufFacts, check, look, look_remote
-from bench.memory import estimate
-from bench.model_lock import lock_models
-from bench.models import cached_parts
-from bench.new_arm import new_arm as new_arm_text
+from bench.gguf.look import GgufFacts, check, look, look_remote
+from bench.gguf.memory import estimate
+from bench.models.lock import lock_models
+from bench.models.obtain import cached_parts
 from bench.options import names
 from bench.paths import ROOT, default_cache
-from bench.planning import BIG_LINEUP, size_text
-from bench.presets import Arm, ModelRef, arm_ids, load_arm, load_lineup
+from bench.presets.load import Arm, ModelRef, arm_ids, load_arm, load_lineup
+from bench.presets.new_arm import new_arm as new_arm_text
 from bench.reporter import Reporter
-from bench.telemetry import gpu_info
+from bench.runner.planning import BIG_LINEUP, size_text
+from bench.telemetry.sampler import gpu_info
 
 
 def facts_of(model: ModelRef) -> GgufFacts:

@@ -7,19 +7,19 @@ import os
 from collections import Counter
 from collections.abc import Sequence
 
-from bench.database import connect, rebuild
 from bench.errors import UsageError
 from bench.grading import calibrate, open_grader
 from bench.options import names, one_of, whole_number
 from bench.paths import ROOT, places
-from bench.regrade import Regraded
-from bench.regrade import regrade as grade_again
+from bench.regrade.again import Regraded
+from bench.regrade.again import regrade as grade_again
+from bench.regrade.review import printable
+from bench.regrade.stored import query
 from bench.report.runs import resolve_run
 from bench.reporter import Reporter
-from bench.review import printable
-from bench.store import Store
-from bench.stored_grades import query
-from bench.suites import Suite, load_suite, suite_ids
+from bench.store.database import connect, rebuild
+from bench.store.write import Store
+from bench.suites.load import Suite, load_suite, suite_ids
 
 SANDBOXES = ("auto", "bubblewrap", "container", "unsafe")
 _MOST_ROWS = 50

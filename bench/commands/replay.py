@@ -5,17 +5,17 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
-from bench import environment
-from bench import replay as again
 from bench.commands.setup import engines_for
-from bench.database import connect
 from bench.errors import UsageError
-from bench.models import obtain
+from bench.models.obtain import obtain
 from bench.paths import ROOT, default_cache, places
-from bench.planning import Wishes
-from bench.presets import load_arm
+from bench.presets.load import load_arm
 from bench.reporter import Reporter
-from bench.suites import load_suite
+from bench.runner import environment
+from bench.runner import replay as again
+from bench.runner.planning import Wishes
+from bench.store.database import connect
+from bench.suites.load import load_suite
 
 
 def replay(generation: str, results: str | None, server: str | None, out: Reporter) -> int:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from bench.database import connect, rebuild
 from bench.errors import UsageError
 from bench.paths import places
+from bench.regrade.review import Suspect, decide, suspects
 from bench.report.runs import resolve_run
 from bench.reporter import Reporter
-from bench.review import Suspect, decide, suspects
-from bench.store import Store
+from bench.store.database import connect, rebuild
+from bench.store.write import Store
 
 
 def review(

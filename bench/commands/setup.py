@@ -12,12 +12,12 @@ from bench.engines.docker_host import connect
 from bench.engines.endpoint import EndpointEngine
 from bench.engines.process import ProcessEngine
 from bench.errors import ArmError, UsageError
-from bench.image import find_image, image_ref
-from bench.image_source import known_pin
+from bench.image.build import find_image, image_ref
+from bench.image.source import known_pin
 from bench.options import one_of
-from bench.planning import Wishes, gpu_of
-from bench.presets import Arm
-from bench.telemetry import gpu_info
+from bench.presets.load import Arm
+from bench.runner.planning import Wishes, gpu_of
+from bench.telemetry.sampler import gpu_info
 
 REFERENCE_REV = "8be759e6f"
 """llama.cpp of the reference run; an arm on the GPU runs on its image unless another is named."""

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from bench.database import connect
-from bench.events import read
 from bench.locks import holder_of
 from bench.paths import places
-from bench.progress import progress
 from bench.report.data import resolve_run
 from bench.reporter import Reporter
+from bench.runner.events import read
+from bench.runner.progress import progress
+from bench.store.database import connect
 
 
 def status(run: str, results: str | None, out: Reporter) -> int:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from bench.presets import Arm
+from bench.presets.load import Arm
 
 
 @dataclass(frozen=True)

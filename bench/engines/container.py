@@ -21,9 +21,9 @@ from bench.engines.container_plan import ContainerPlan, container_name, plan_con
 from bench.engines.docker_host import connect, docker_host, why_not_here
 from bench.engines.preflight import host_refusals, model_files, one_line, threads_for
 from bench.errors import ArmError
-from bench.image_identity import ImageIdentity, assumed, identify
-from bench.image_source import Pin
-from bench.presets import Arm
+from bench.image.identity import ImageIdentity, assumed, identify
+from bench.image.source import Pin
+from bench.presets.load import Arm
 
 __all__ = ["ContainerEngine", "ContainerServer", "sweep_leftovers"]
 

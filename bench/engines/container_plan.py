@@ -13,8 +13,8 @@ from docker.types import DeviceRequest, LogConfig, Mount
 
 from bench import host
 from bench.engines import ports
-from bench.image_identity import ImageIdentity
-from bench.presets import Arm
+from bench.image.identity import ImageIdentity
+from bench.presets.load import Arm
 
 MODEL_FOLDER = "/models"
 SERVER_PORT = 8080

@@ -10,7 +10,7 @@ import httpx
 
 from bench.engines import Identity, ports
 from bench.errors import ArmError, UsageError
-from bench.presets import Arm, ModelRef, Sampler
+from bench.presets.load import Arm, ModelRef, Sampler
 
 SOURCE = "endpoint:"
 """How the model source of such an arm begins."""

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from bench.errors import ArmError
-from bench.presets import Arm, Device
+from bench.presets.load import Arm, Device
 
 _MIB = 1024 * 1024
 

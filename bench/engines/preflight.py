@@ -7,8 +7,8 @@ from pathlib import Path
 from bench import host
 from bench.engines import ports
 from bench.errors import ArmError, BenchError
-from bench.presets import Arm
-from bench.sources import split_parts
+from bench.models.sources import split_parts
+from bench.presets.load import Arm
 
 
 def host_refusals(arm: Arm, model_bytes: int | None) -> list[ArmError]:

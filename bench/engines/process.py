@@ -20,7 +20,7 @@ from bench.engines.environment import server_env
 from bench.engines.lifetime import Lifetime
 from bench.engines.preflight import host_refusals, model_files, one_line, threads_for
 from bench.errors import ArmError
-from bench.presets import Arm
+from bench.presets.load import Arm
 
 _VERSION_LIMIT_S = 20.0
 

@@ -14,7 +14,7 @@ import httpx
 from bench.engines.facts import LogFacts
 from bench.engines.health import client
 from bench.errors import ArmError
-from bench.presets import Arm
+from bench.presets.load import Arm
 
 _CONTEXT_STEP = 256  # llama.cpp rounds a context up to a multiple of this
 

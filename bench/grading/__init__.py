@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from bench.grading.calibration import Calibration
     from bench.grading.pool import SandboxGrader
     from bench.grading.providers import ProviderStatus
-    from bench.suites import Suite
+    from bench.suites.load import Suite
 
 Outcome = Literal[
     "passed",

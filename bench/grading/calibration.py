@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from bench.errors import BenchError
 from bench.grading import GradeJob, Grader, Limits
-from bench.suites import Suite
+from bench.suites.load import Suite
 
 FACTOR = 10.0
 """A solution may take this many times the reference's time, where that is more than the level's limit."""

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.errors import UsageError
-from bench.suites import Suite
+from bench.suites.load import Suite
 
 Rows = list[dict[str, Any]]
 

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import IO, Protocol
 
 from bench.errors import BenchError, UsageError
-from bench.schema import TABLES
+from bench.store.schema import TABLES
 
 FORMAT = "gguf-bench run"
 VERSION = 1

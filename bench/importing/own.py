@@ -18,8 +18,8 @@ from bench.errors import BenchError, UsageError
 from bench.importing import Found, ImportedRun, Skipped, archive
 from bench.importing.files import folder
 from bench.locks import holder_of
-from bench.parts import fault, superseded
-from bench.schema import KEYS, TABLES
+from bench.store.parts import fault, superseded
+from bench.store.schema import KEYS, TABLES
 
 _SUFFIXES = (".tar.gz", ".tgz")
 _MOST_ROWS = 50_000_000

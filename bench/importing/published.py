@@ -10,7 +10,7 @@ from typing import Any
 from bench.ids import new_id
 from bench.importing import Rows
 from bench.importing.reference_json import PublishedIteration, PublishedLevel
-from bench.judge import KEY
+from bench.regrade.judge import KEY
 
 
 def kind_of(passed: bool, error: str | None) -> str:

@@ -35,7 +35,7 @@ from bench.importing.files import (
 from bench.importing.published import grade_row, published_rows
 from bench.importing.reference_json import PublishedIteration, ResultFile, iteration, result_file
 from bench.importing.response import Response, split_response
-from bench.suites import Suite
+from bench.suites.load import Suite
 
 DEFAULT_SUITE = "coding-v2"
 """The suite that the layout's levels are; the files do not name one."""

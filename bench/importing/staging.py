@@ -16,9 +16,9 @@ from pathlib import Path
 from bench.errors import BenchError, UsageError
 from bench.importing import ImportedRun
 from bench.locks import run_lock
-from bench.schema import TABLES
-from bench.store import Store
-from bench.stored_grades import query
+from bench.regrade.stored import query
+from bench.store.schema import TABLES
+from bench.store.write import Store
 
 _ROWS = 2000
 _ORDER = (*(table for table in TABLES if table not in ("arms", "runs")), "arms", "runs")

@@ -6,9 +6,9 @@ from typing import Any
 
 import duckdb
 
-from bench.database import snapshot
 from bench.report.runs import NoResults, resolve_run
 from bench.report.values import plain
+from bench.store.database import snapshot
 
 __all__ = ["QUERIES", "NoResults", "report_data", "resolve_run"]
 
@@ -50,7 +50,7 @@ def report_data(connection: duckdb.DuckDBPyConnection, run_id: str) -> dict[str,
     """Everything a report of a run says, as strict JSON has it: no NaN, times as text. `run` is an object, the rest
     are lists of objects.
 
-    The connection is fixed on this run by it; see `bench.database.snapshot`.
+    The connection is fixed on this run by it; see `bench.store.database.snapshot`.
     """
     snapshot(connection, [run_id])
     out: dict[str, Any] = {}

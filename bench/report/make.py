@@ -8,11 +8,11 @@ from typing import Any
 
 import jinja2
 
-from bench.database import connect
 from bench.errors import BenchError
 from bench.report.data import report_data, resolve_run
 from bench.report.markdown import inline
 from bench.report.page import page
+from bench.store.database import connect
 
 
 def make_report(results: Path, run_id: str, folder: Path, *, allow_mixed: bool = False) -> Path:

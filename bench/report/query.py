@@ -13,9 +13,9 @@ from typing import Any
 
 import duckdb
 
-from bench.database import connect, snapshot
 from bench.errors import UsageError
 from bench.report.values import plain
+from bench.store.database import connect, snapshot
 
 FORMATS = ("table", "csv", "json")
 _WIDEST = 80

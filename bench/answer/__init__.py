@@ -1,0 +1,1 @@
+"""From an answer to the code in it."""

@@ -1,0 +1,1 @@
+"""One request to a server: sent, streamed, timed, with a typed outcome."""

@@ -1,0 +1,1 @@
+"""What a model file says about itself, before anything loads it."""

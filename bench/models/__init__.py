@@ -1,0 +1,1 @@
+"""Model files: found or downloaded, and proved to be the right ones."""

@@ -1,0 +1,1 @@
+"""Arms and lineups: read, checked, and written for a file of one's own."""

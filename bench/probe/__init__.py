@@ -1,0 +1,1 @@
+"""The speed probe, apart from the suite."""

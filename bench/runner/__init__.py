@@ -1,0 +1,1 @@
+"""The order in which all of this happens."""

@@ -1,0 +1,1 @@
+"""Parquet in, nothing overwritten, and DuckDB over it."""

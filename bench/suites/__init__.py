@@ -1,0 +1,1 @@
+"""Suites: read, and made to prove themselves."""

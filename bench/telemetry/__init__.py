@@ -1,0 +1,1 @@
+"""What the machine did meanwhile: NVML and the host."""

@@ -88,7 +88,7 @@ def test_no_verdict_is_made_up(results: Path) -> None:
 
 
 def test_the_report_shows_all_its_tables(results: Path, tmp_path: Path) -> None:
-    text = make_report(results, "latest", tmp_path).read_text()
+    text = make_report(results, "latest", tmp_path).markdown.read_text("utf-8")
     for piece in (
         "50.0 ± 8.8 (n=15)", "[41.2, 58.8]", "100.0 ± 0.0 (n=15, no spread)", "4/15", "0/15, 0.0 % [0.0, 20.4]",
         "40, 65, 65, 40, 40, 40, 40, 40, 40, 40, 90, 40, 65, 40, 65", "100 × 15", "188.9 ± 0.8", "21387 MiB",

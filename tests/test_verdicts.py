@@ -184,7 +184,7 @@ def test_the_reference_run(tmp_path: Path) -> None:
     (gemma,) = ask(tmp_path, f"from arm_intervals where arm_id = '{GEMMA}'")
     assert gemma["score_low"] == pytest.approx(89.8, abs=0.1) and gemma["score_high"] == 100
 
-    text = make_report(tmp_path, run, tmp_path / "reports").read_text("utf-8")
+    text = make_report(tmp_path, run, tmp_path / "reports").markdown.read_text("utf-8")
     first = text.split("## ")[1]
     assert first.startswith("Verdict\n") and f"Not separated: {GEMMA}, {QWEN}" in first
     assert "| [100.0, 100.0] | [89.8, 100.0] |" in text, "the t interval beside one that holds"
@@ -213,7 +213,7 @@ def test_a_better_count_elsewhere_withholds_the_reference_verdict(tmp_path: Path
     quality = goals(tmp_path)["quality"]
     assert quality["status"] == "withheld" and quality["arms"] is None
     assert AGENTWORLD in quality["reason"] and "another verdict on the same answer" in quality["reason"]
-    text = make_report(tmp_path, REFERENCE, tmp_path / "reports").read_text("utf-8")
+    text = make_report(tmp_path, REFERENCE, tmp_path / "reports").markdown.read_text("utf-8")
     assert "the verdict is withheld" in text.split("## ")[1]
 
 
@@ -362,7 +362,7 @@ def test_a_run_that_stopped_by_its_results_has_the_rules_verdict(tmp_path: Path)
     pairs = {(r["arm_a"], r["arm_b"]): r for r in ask(tmp_path, "from pairwise")}
     assert pairs["a", "b"]["verdict"] == "a better" and pairs["a", "c"]["verdict"] == "not separated"
     assert all(r["low"] is None and r["robust"] is None for r in pairs.values())
-    text = make_report(tmp_path, RUN, tmp_path / "reports").read_text("utf-8").split("## ")[1]
+    text = make_report(tmp_path, RUN, tmp_path / "reports").markdown.read_text("utf-8").split("## ")[1]
     assert "stopped by its results" in text and "e-values; null hypothesis" in text and "at most 5 %" in text
     assert "b after 15 iterations: worse than a" in text and "do not hold" in text
 

@@ -71,14 +71,14 @@ def _cannot_run(choice: Choice, problems: dict[str, list[str]]) -> str:
 
 def _finish(end: RunEnd, choice: Choice, where: Places, out: Reporter) -> int:
     rebuild(where.results, where.database)
-    page = make_report(where.results, end.run_id, where.reports / end.run_id)
+    made = make_report(where.results, end.run_id, where.reports / end.run_id)
     connection, _ = connect(where.results)
     header, rows = summary_table(connection, end.run_id)
     out.line()
     out.table(f"Run {end.run_id} ({end.status})", header, rows)
     for arm_id, text in end.failed:
         out.warn(f"{arm_id} did not finish: {text}")
-    out.line(f"report    {page}")
+    out.line(f"report    {made.html}  (and {made.markdown.name} beside it)")
     out.line(f'database  {where.database}  (./invoke sql "select arm_id, mean_score, n from arm_summary")')
     if end.status == "interrupted":
         return 130

@@ -30,7 +30,9 @@ def report(run: str, results: str | None, as_json: bool, out: Reporter) -> int:
         out.line(json_module.dumps(report_data(connection, run_id), indent=2, allow_nan=False, default=str))
     else:
         rebuild(where.results, where.database)
-        out.line(str(make_report(where.results, run_id, where.reports / run_id)))
+        made = make_report(where.results, run_id, where.reports / run_id)
+        out.line(str(made.html))
+        out.line(str(made.markdown))
     for file in bad:
         out.warn(f"left out {file.path}: {file.reason}")
     return BAD_FILES if bad else 0

@@ -36,6 +36,22 @@ QUERIES: dict[str, str] = {
         from failures where run_id = $run
         order by arm_id, identity, level_index nulls last, level_id, n desc, kind""",
     "interface_misses": "from interface_misses where run_id = $run order by arm_id, level_id, n desc, missing_name",
+    "naming": """
+        select
+            run_id, arm_id, suite_id, identity, sum(points_lost) as points_lost, sum(points_naming) as points_naming,
+            sum(points_ability) as points_ability, sum(n_interface)::bigint as n_interface,
+            sum(n_naming)::bigint as n_naming, sum(n_untried)::bigint as n_untried
+        from naming_and_ability where run_id = $run
+        group by run_id, arm_id, suite_id, identity having sum(n_interface) > 0 order by arm_id, identity""",
+    "disagreements": """
+        select
+            arm_id, level_id, published_outcome, outcome, cause, count(*) as n,
+            list(distinct iteration order by iteration) as iterations, min(why) as why
+        from disagreements where run_id = $run
+        group by arm_id, level_id, published_outcome, outcome, cause
+        order by arm_id, level_id, n desc, cause, outcome""",
+    "reviewed": """
+        select decision, count(*) as n from reviews_latest where run_id = $run group by decision order by decision""",
     "missing": "from missing where run_id = $run order by arm_id, identity, iteration, level_id",
     "identities": "from identities where run_id = $run order by arm_id, identity",
     "comparability": "from comparability where run_id = $run order by aspect",

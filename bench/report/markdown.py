@@ -8,6 +8,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
+from bench.report.content import Code, Table
+
 _SPECIAL = re.compile(
     r"(?P<markup>[\\`*\[\]|~$^{}]"
     # An underscore inside a word is one to every renderer; at its edge it may be emphasis.
@@ -64,3 +66,12 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, right: It
     rule = "|" + "|".join("---:" if i in to_right else "---" for i in range(len(columns))) + "|"
     body = ["| " + " | ".join(inline(v) for v in row) + " |" for row in rows]
     return Safe("\n".join([head, rule, *body]))
+
+
+def block(value: object) -> object:
+    """A part of a report as Markdown; whatever is no table and no code is text, and stays as it is."""
+    if isinstance(value, Table):
+        return table(value.columns, value.rows, right=value.right)
+    if isinstance(value, Code):
+        return fenced(value.text, value.language)
+    return value

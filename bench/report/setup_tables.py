@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from bench.report import figures as f
-from bench.report.markdown import Safe, table
+from bench.report.content import Cell, Table, table
 
 Row = Mapping[str, Any]
 Data = Mapping[str, Any]
 
 
-def setup(run: Row) -> Safe:
+def setup(run: Row) -> Table:
     ram = run.get("ram_bytes")
     vram = run.get("gpu_vram_bytes")
     gpu = run.get("gpu_name")
@@ -32,7 +32,7 @@ def setup(run: Row) -> Safe:
     return table(["Component", "Specification"], rows)
 
 
-def models(arms: Sequence[Row]) -> Safe:
+def models(arms: Sequence[Row]) -> Table:
     return table(
         ["Arm", "Source", "File", "sha256", "Architecture", "Quant", "Size", "Context", "KV cache", "Device",
          "Layers on GPU"],
@@ -45,7 +45,7 @@ def models(arms: Sequence[Row]) -> Safe:
                 (a["model_sha256"] or f.NA)[:12],
                 a["architecture"] or f.NA,
                 a["quant"] or f.NA,
-                f.file_size(a["model_bytes"]),
+                Cell(f.file_size(a["model_bytes"]), a["model_bytes"]),
                 a["context"] or f.NA,
                 f"{a['kv_k']}/{a['kv_v']}" if a["kv_k"] else f.NA,
                 a["device"] or "not proved",
@@ -56,7 +56,7 @@ def models(arms: Sequence[Row]) -> Safe:
     )  # fmt: skip
 
 
-def samplers(arms: Sequence[Row]) -> Safe:
+def samplers(arms: Sequence[Row]) -> Table:
     return table(
         ["Arm", "Sampler", "Asked for", "In force at the server"],
         [
@@ -66,7 +66,7 @@ def samplers(arms: Sequence[Row]) -> Safe:
     )
 
 
-def servers(arms: Sequence[Row]) -> Safe:
+def servers(arms: Sequence[Row]) -> Table:
     return table(
         ["Arm", "Engine", "llama.cpp", "Image or wheel", "Binary sha256", "Slots", "Threads"],
         [
@@ -97,7 +97,7 @@ def methodology(run: Row, data: Data) -> str:
     return " ".join(p for p in parts if p)
 
 
-def levels(levels: Sequence[Row]) -> Safe:
+def levels(levels: Sequence[Row]) -> Table:
     return table(
         ["Level", "Task", "Points"],
         [[r["level_id"], r["title"] or f.NA, f.NA if r["points"] is None else f"{r['points']:g}"] for r in levels],

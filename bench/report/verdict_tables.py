@@ -6,47 +6,59 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from bench.report import figures as f
-from bench.report.markdown import Safe, inline, table
+from bench.report.content import Table, table
+from bench.report.markdown import Safe
 
 Row = Mapping[str, Any]
 Key = tuple[str, str | None]
 
-_LONGEST = 4000
-"""Characters of a sentence: a lineup of many arms has many pairs."""
+GOALS = {
+    "quality": "Best answers",
+    "throughput": "Fastest decoding",
+    "answer_time": "Soonest answer",
+    "memory": "Least memory",
+}
 
 
-def verdicts(rows: Sequence[Row]) -> Safe:
+def verdicts(rows: Sequence[Row]) -> list[dict[str, str]]:
     """A line for each goal: the verdict, then what it rests on, or why there is none."""
     if not rows:
-        return Safe("No arm was measured, so there is no verdict.")
+        return [{"goal": "", "status": "none", "head": "No arm was measured, so there is no verdict", "text": ""}]
     lines = []
     for row in rows:
-        line = f"- **{inline(row['text'], _LONGEST)}.**"
+        parts = []
         if row["reason"] and row["status"] not in ("winner", "tie"):
-            line += f" {inline(_sentence('Reason: ' + row['reason']), _LONGEST)}"
+            parts.append(sentence("Reason: " + row["reason"]))
         if row["evidence"]:
             as_measured = "As measured: " if row["status"] == "withheld" else ""
-            line += f" {inline(_sentence(as_measured + row['evidence']), _LONGEST)}"
-        lines.append(line)
-    return Safe("\n".join(lines))
+            parts.append(sentence(as_measured + row["evidence"]))
+        lines.append(
+            {
+                "goal": GOALS.get(row["goal"], row["goal"]),
+                "status": row["status"],
+                "head": row["text"],
+                "text": " ".join(parts),
+            }
+        )
+    return lines
 
 
-def stopping(rows: Sequence[Row]) -> Safe | None:
+def stopping(rows: Sequence[Row]) -> str | None:
     """Of a run that stopped by its results: rule, null hypothesis, error rate, and where each arm stopped."""
     found = next((r for r in rows if r["stops"]), None)
     if found is None:
         return None
     parts = ["This run stopped by its results (--until decided)."]
     if found["stopping_rule"]:
-        parts.append(_sentence(f"Rule and null hypothesis: {found['stopping_rule']}"))
+        parts.append(sentence(f"Rule and null hypothesis: {found['stopping_rule']}"))
     if found["stopping_alpha"] is not None:
         parts.append(f"Chance of any wrong statement in the whole run: at most {100 * found['stopping_alpha']:g} %.")
-    parts.append(_sentence(f"Stops: {found['stops']}"))
+    parts.append(sentence(f"Stops: {found['stops']}"))
     parts.append(
         "Intervals for a number of iterations fixed beforehand, the t intervals below among them, do not hold for such "
         "a run; the verdict on answers is that of the e-value rule."
     )
-    return inline(" ".join(parts), _LONGEST)
+    return " ".join(parts)
 
 
 def exact_interval(row: Row | None) -> Safe:
@@ -58,7 +70,7 @@ def exact_interval(row: Row | None) -> Safe:
     return Safe(f"[{f.number(row['score_low'])}, {f.number(row['score_high'])}]")
 
 
-def pairs(rows: Sequence[Row], names: Mapping[Key, str]) -> Safe:
+def pairs(rows: Sequence[Row], names: Mapping[Key, str]) -> Table:
     """Every two arms, the one with the higher score first."""
     return table(
         ["First", "Second", "Difference of score", "n", "Verdict", "Decode, tokens/s", "Seconds to the answer"],
@@ -96,5 +108,6 @@ def _difference(row: Row, what: str, low: str, high: str) -> Safe:
     return Safe(f"{f.number(row[what])} [{f.number(row[low])}, {f.number(row[high])}]")
 
 
-def _sentence(text: str) -> str:
+def sentence(text: str) -> str:
+    """With a full stop at its end."""
     return text if text.endswith((".", "!", "?")) else text + "."

@@ -52,10 +52,10 @@ class Tally:
     errors: list[str] = field(default_factory=list)
 
 
-def command(results: Path, iterations: int) -> list[str]:
+def command(results: Path, iterations: int, suite: str) -> list[str]:
     """The bench as a person types it; the same words start a run and carry it on."""
     return [
-        str(ROOT / "invoke"), "bench", "--arm", ARM, "--suite", "smoke", "--iterations", str(iterations),
+        str(ROOT / "invoke"), "bench", "--arm", ARM, "--suite", suite, "--iterations", str(iterations),
         "--seed", str(RUN_SEED), "--results", str(results),
     ]  # fmt: skip
 
@@ -72,7 +72,7 @@ def draw(rng: random.Random) -> Moment:
     return Moment(1, rng.choice(("run", "loading", "arm")), rng.uniform(0.0, 0.5))
 
 
-def session(results: Path, iterations: int, moment: Moment | None, log: Path) -> int | None:
+def session(results: Path, iterations: int, moment: Moment | None, log: Path, suite: str = "smoke") -> int | None:
     """Run the command; kill it at the moment, if it lives until then. Returns its exit code, None when it was killed.
 
     Raises AssertionError when something it had started outlives it.
@@ -80,7 +80,7 @@ def session(results: Path, iterations: int, moment: Moment | None, log: Path) ->
     before = _events(results)
     with log.open("a") as out:
         process = subprocess.Popen(
-            command(results, iterations),
+            command(results, iterations, suite),
             # A lock folder of its own: another bench on this machine disturbs the timing, not what is shown here.
             env={**os.environ, "GGUF_BENCH_LOCKS": str(log.parent)},
             stdin=subprocess.DEVNULL,
@@ -165,17 +165,17 @@ def check(results: Path, calm: Path) -> None:
     assert not left, f"left behind: {left}"
 
 
-def campaign(folder: Path, moments: list[Moment], iterations: int) -> Tally:
+def campaign(folder: Path, moments: list[Moment], iterations: int, suite: str = "smoke") -> Tally:
     """Kill at each of the moments, over as many runs as it takes. Raises AssertionError at the first fault."""
     tally = Tally()
     calm = folder / "calm"
-    assert session(calm, iterations, None, folder / "calm.log") == 0, (folder / "calm.log").read_text()
+    assert session(calm, iterations, None, folder / "calm.log", suite) == 0, (folder / "calm.log").read_text()
     todo = list(moments)
     while todo or tally.runs == 0:
         tally.runs += 1
         results, log = folder / f"killed-{tally.runs}", folder / f"killed-{tally.runs}.log"
         while True:
-            code = session(results, iterations, todo.pop(0) if todo else None, log)
+            code = session(results, iterations, todo.pop(0) if todo else None, log, suite)
             if code is None:
                 tally.kills += 1
                 continue

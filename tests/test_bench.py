@@ -14,7 +14,7 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from tests.cli import ROOT, children_of, invoke, sql, start, wait_for
+from tests.cli import ROOT, children_of, invoke, small_suite, sql, start, wait_for
 
 pytestmark = [pytest.mark.model, pytest.mark.slow]
 
@@ -41,8 +41,8 @@ def test_it_says_what_it_will_do_before_it_does_it(smoke: tuple[Path, str]) -> N
 def test_it_ends_with_summary_report_and_the_bigger_command(smoke: tuple[Path, str]) -> None:
     tail = smoke[1][smoke[1].index("(finished)") :]
     assert all(arm in tail for arm in ARMS)
-    report = Path(re.search(r"^report +(.+)$", tail, re.M)[1])  # type: ignore[index]
-    assert report.read_text().startswith("#")
+    report = Path(re.search(r"^report +(\S.*?)  \(and report\.md beside it\)$", tail, re.M)[1])  # type: ignore[index]
+    assert report.name == "report.html" and report.with_name("report.md").read_text("utf-8").startswith("#")
     assert re.search(r"\./invoke bench --arm all .*GB to download.*hours", tail)
 
 
@@ -131,11 +131,14 @@ def test_nothing_of_it_is_left_running(smoke: tuple[Path, str]) -> None:
 
 def test_the_same_seed_gives_the_same_answers(smoke: tuple[Path, str], tmp_path: Path) -> None:
     done = invoke(
-        "bench", "--arm", ARMS[0], "--suite", "smoke", "--iterations", "1", "--seed", "1", "--results", str(tmp_path)
-    )
+        "bench", "--arm", ARMS[0], "--suite", small_suite(tmp_path), "--iterations", "1", "--seed", "1",
+        "--results", str(tmp_path / "results"),
+    )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
     query = f"select level_id, content from generations where arm_id = '{ARMS[0]}' order by 1"
-    assert sql(tmp_path, query) == sql(smoke[0], query)
+    again = sql(tmp_path / "results", query)
+    assert len(again) == 3
+    assert all(row in sql(smoke[0], query) for row in again)
 
 
 def test_an_arm_that_cannot_load_is_a_row_and_the_others_run(tmp_path: Path) -> None:
@@ -151,7 +154,7 @@ def test_an_arm_that_cannot_load_is_a_row_and_the_others_run(tmp_path: Path) -> 
     (tmp_path / "broken.gguf").write_bytes(b"version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 4120\n")
     python, results = str(ROOT / ".venv/bin/python"), str(tmp_path / "results")
     command = [python, str(ROOT / ".venv/bin/invoke"), "--search-root", str(root)]
-    command += ["bench", "--iterations", "1", "--results", results]
+    command += ["bench", "--suite", small_suite(tmp_path), "--iterations", "1", "--results", results]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=500, check=False)
     assert done.returncode == 1, done.stdout + done.stderr
     assert "Traceback" not in done.stderr
@@ -165,13 +168,14 @@ def test_an_arm_that_cannot_load_is_a_row_and_the_others_run(tmp_path: Path) -> 
         sql(tmp_path / "results", "select count(*) n from grades where grade_kind = 'headline' and passed is not null")[
             0
         ]["n"]
-        == 8
+        == 3
     )
 
 
 def test_ctrl_c_finishes_the_answer_stops_cleanly_and_the_next_bench_carries_on(tmp_path: Path) -> None:
     results = tmp_path / "results"
-    arguments = ("bench", "--arm", ARMS[0], "--suite", "smoke", "--iterations", "2", "--results", str(results))
+    suite = small_suite(tmp_path)
+    arguments = ("bench", "--arm", ARMS[0], "--suite", suite, "--iterations", "2", "--results", str(results))
     process = start(*arguments, log=tmp_path / "log")
     try:
         assert wait_for(lambda: "iteration 1/2" in (tmp_path / "log").read_text(), 120), (tmp_path / "log").read_text()
@@ -182,12 +186,12 @@ def test_ctrl_c_finishes_the_answer_stops_cleanly_and_the_next_bench_carries_on(
     assert wait_for(lambda: children_of(str(results)) == [], 10)
     assert sql(results, "select status from runs_latest")[0]["status"] == "interrupted"
     before = {r["generation_id"] for r in sql(results, "select generation_id from generations")}
-    assert 1 <= len(before) < 16
+    assert 1 <= len(before) < 6
     done = invoke(*arguments)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "continuing run" in done.stdout
     after = sql(results, "select generation_id, level_id, iteration from generations")
     assert before <= {r["generation_id"] for r in after}
     assert Counter((r["level_id"], r["iteration"]) for r in after).most_common(1)[0][1] == 1
-    assert len(after) == 16
+    assert len(after) == 6
     assert sql(results, "select count(*) n from runs_latest")[0]["n"] == 1

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.kill import Moment, campaign
+from tests.cli import small_suite
 
 pytestmark = [pytest.mark.model, pytest.mark.slow]
 
@@ -20,7 +21,7 @@ MOMENTS = [
 
 
 def test_a_run_that_is_killed_five_times_ends_as_if_it_had_not_been(tmp_path: Path) -> None:
-    tally = campaign(tmp_path, MOMENTS, 1)
+    tally = campaign(tmp_path, MOMENTS, 1, small_suite(tmp_path, 5))
     assert tally.kills == 5
     assert tally.resumed >= 4
     assert tally.runs == 1

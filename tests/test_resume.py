@@ -12,7 +12,7 @@ import pytest
 
 from bench.runner.events import read
 from bench.store.database import connect
-from tests.cli import invoke, sql, start, wait_for
+from tests.cli import invoke, small_suite, sql, start, wait_for
 
 ARM = "smollm2-135m-q4-kv-f16"
 
@@ -37,7 +37,8 @@ def test_a_run_is_watched_loses_its_server_and_its_answers_can_be_replayed(tmp_p
     results = tmp_path / "results"
     log = tmp_path / "log"
     where = ("--results", str(results))
-    process = start("bench", "--arm", ARM, "--suite", "smoke", "--iterations", "1", "--seed", "7", *where, log=log)
+    suite = small_suite(tmp_path, 4)
+    process = start("bench", "--arm", ARM, "--suite", suite, "--iterations", "1", "--seed", "7", *where, log=log)
     try:
         assert wait_for(lambda: len(events(results, "question")) >= 2, 200), log.read_text()
         os.kill(server_below(process), signal.SIGKILL)
@@ -46,10 +47,10 @@ def test_a_run_is_watched_loses_its_server_and_its_answers_can_be_replayed(tmp_p
         assert seen.returncode == 0, seen.stderr
         assert f"process   {process.pid}" in seen.stdout
         assert ": running" in seen.stdout
-        assert " of 8 graded" in seen.stdout
+        assert " of 4 graded" in seen.stdout
         assert "GPU " in seen.stdout
         # A second process may not carry the same run on.
-        second = invoke("bench", "--arm", ARM, "--suite", "smoke", "--iterations", "1", "--resume", "latest", *where)
+        second = invoke("bench", "--arm", ARM, "--suite", suite, "--iterations", "1", "--resume", "latest", *where)
         if process.poll() is None:
             assert second.returncode == 2
             assert f"process {process.pid}" in second.stderr
@@ -65,17 +66,17 @@ def test_a_run_is_watched_loses_its_server_and_its_answers_can_be_replayed(tmp_p
     assert sql(results, "select * from missing") == []
     assert sql(
         results, "select count(*) n, count(distinct generation_id) m from grades where grade_kind = 'headline'"
-    ) == [{"n": 8, "m": 8}]
+    ) == [{"n": 4, "m": 4}]
     after = invoke("status", *where)
     assert ": finished" in after.stdout
-    assert "8 of 8 graded" in after.stdout
+    assert "4 of 4 graded" in after.stdout
     assert faults[0] in after.stdout
     # The same question with the same seed, of the same identity: the same text.
     row = sql(results, "select generation_id from generations where outcome = 'ok' order by completion_tokens limit 1")
     again = invoke("replay", row[0]["generation_id"], *where)
     assert again.returncode == 0, again.stdout + again.stderr
     assert "the same text" in again.stdout
-    assert connect(results)[0].execute("select count(*) from generations").fetchone() == (9,)  # nothing was stored
+    assert connect(results)[0].execute("select count(*) from generations").fetchone() == (5,)  # nothing was stored
 
 
 def test_replay_says_what_it_cannot_find(tmp_path: Path) -> None:

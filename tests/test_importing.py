@@ -36,6 +36,8 @@ from bench.importing.reference_json import iteration, level_id, result_file
 from bench.importing.response import split_response
 from bench.paths import ROOT
 from bench.regrade.again import regrade
+from bench.report.make import make_report
+from bench.report.markdown import inline
 from bench.reporter import PlainReporter
 from bench.store.write import Store
 from bench.suites.load import load_suite
@@ -115,6 +117,11 @@ def test_a_copy_of_the_reference_layout_imports_and_regrades_to_the_right_verdic
     assert "Server disconnected" in differ[3]["why"]
     assert [(c.against, c.cause) for c in end.changes] == [("published", r["cause"]) for r in sorted(
         differ, key=lambda r: (r["level_id"], r["iteration"]))]  # fmt: skip
+    text = make_report(results, run_id, tmp_path / "reports").markdown.read_text("utf-8")
+    assert "## Published and graded here" in text and "### Naming and ability" in text
+    for row in differ:
+        line = next(x for x in text.split("\n") if f"| {row['level_id']} |" in x and inline(row["cause"]) in x)
+        assert inline(row["why"]) in line, "the report says which rule made the difference"
     naming = ask(results, "select level_id, n_naming, points_naming from naming_and_ability where n_naming > 0")
     assert naming == [{"level_id": "L1", "n_naming": 1, "points_naming": 12.5}]
 

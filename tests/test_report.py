@@ -145,8 +145,9 @@ def test_hostile_answers_change_nothing_in_the_report(tmp_path: Path) -> None:
     assert not re.search(r"(?<!\\)\]\(", outside) and "http:" not in outside
     headings = [line for line in outside.split("\n") if line.startswith("#")]
     assert headings == [
-        "# smoke: A suite", "## Verdict", "## Summary", "## Setup", "## Models and samplers", "## Methodology",
-        "## Results", "### Pass rate of each level", "### Scores of each iteration", "## Why arms failed",
+        "# smoke: A suite", "## Verdict", "### Which arm for which goal", "## Summary", "## Setup",
+        "## Models and samplers", "## Methodology", "## Results", "### Pass rate of each level",
+        "### Scores of each iteration", "### What the levels can tell", "## Why arms failed",
         "### Names that the tests need and the answers lack", "### Naming and ability", "## Caveats", "## Rules",
         "## Where this comes from",
     ]  # fmt: skip
@@ -188,6 +189,24 @@ def test_every_table_is_there(tmp_path: Path) -> None:
     assert "| L2 | Task L2 | 50 |" in text and "100.0 ± 0.0 (n=6)" in text and "1024 MiB / 2048 MiB" in text
     assert "few_iterations" in text
     assert not re.search(r"\bnan\b|\binf\b|\bNone\b|\| *\|", text)
+
+
+def test_the_tables_to_decide_from(tmp_path: Path) -> None:
+    fill(tmp_path, {"a": [[True, True], [True, False], [True, True]], "b": [[True, False]] * 3})
+    text = report(tmp_path)
+    goals = {r[0]: r for r in cells_of(text, "### Which arm for which goal")}
+    assert goals["best answers"][1:3] == ["a", "not separated"]
+    assert goals["fits in 8 to 48 GB"][1] == "a", "sizes that come to the same stand together"
+    front = cells_of(text, "### Pareto front")
+    assert front[1][:2] == ["a", "83.3"] and front[1][3] == "2048 MiB peak VRAM" and front[1][4] == "yes"
+    assert front[2][4:] == ["no", "a", "none"], "as measured it is beaten, and surely it is not"
+    steady = cells_of(text, "### Rank and repetition")
+    assert float(steady[1][1]) > 90 > 10 > float(steady[2][1])
+    assert steady[1][3:6] == ["83.3", "100.0", "100.0"] and steady[2][3:8] == ["50.0", "50.0", "50.0", "n/a", "n/a"]
+    levels = cells_of(text, "### What the levels can tell")
+    assert [r[3] for r in levels[1:]] == ["nothing", "something"]
+    assert "1 of 2 levels can tell these arms apart (50 % of the points)" in text
+    assert "### Energy" not in text, "no power was measured, and the table would say nothing else"
 
 
 def test_what_was_not_measured_says_so(tmp_path: Path) -> None:

@@ -24,8 +24,9 @@ _LONGEST_REASONING = 8_000
 _GRID = """
     select
         c.arm_id, c.identity, c.level_id, c.level_index, c.iteration, c.outcome, c.passed, c.suspect, c.measured,
-        c.gap, c.gap_reason, c.generation_id, c.grade_id, c.generation_outcome
-    from cells c where c.run_id = $run and (c.planned or c.measured)
+        c.gap, c.gap_reason, c.generation_id, l.title
+    from cells c left join levels l using (run_id, suite_id, level_id)
+    where c.run_id = $run and (c.planned or c.measured)
     order by c.arm_id, c.identity, c.level_index nulls last, c.level_id, c.iteration"""
 
 _TEXTS = f"""
@@ -146,9 +147,10 @@ def _opened(cell: Mapping[str, Any], text: Mapping[str, Any], names: Mapping[Any
     if text["missing_name"]:
         facts.append(f"Missing: {text['missing_name']}; offered: {', '.join(text['offered'] or []) or 'nothing'}.")
     test = text["first_failed_test"]
+    level = cell["level_id"] + (f" ({cell['title']})" if cell["title"] else "")
     return {
         "anchor": _anchor(cell["generation_id"]),
-        "head": f"{name}, {cell['level_id']}, iteration {cell['iteration']}: {cell['outcome'] or f.NA}",
+        "head": f"{name}, {level}, iteration {cell['iteration']}: {cell['outcome'] or f.NA}",
         "kind": _kind(cell),
         "detail": text["detail"] or text["generation_detail"] or "",
         "facts": " ".join(facts),

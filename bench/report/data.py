@@ -52,6 +52,17 @@ QUERIES: dict[str, str] = {
         order by arm_id, level_id, n desc, cause, outcome""",
     "reviewed": """
         select decision, count(*) as n from reviews_latest where run_id = $run group by decision order by decision""",
+    "recommendations": "from recommendations where run_id = $run order by suite_id, goal_order",
+    "pareto": """
+        from pareto where run_id = $run
+        order by comparable_group nulls last, mean_score desc nulls last, arm_id, identity""",
+    "rank_stability": """
+        from rank_stability where run_id = $run
+        order by comparable_group nulls last, best_pct desc nulls last, arm_id, identity""",
+    "pass_at_k": "from pass_at_k where run_id = $run and level_id is null order by arm_id, identity, k",
+    "saturation": "from saturation where run_id = $run order by level_index nulls last, level_id",
+    "saturation_summary": "from saturation_summary where run_id = $run order by suite_id",
+    "energy": "from energy where run_id = $run order by arm_id, identity",
     "missing": "from missing where run_id = $run order by arm_id, identity, iteration, level_id",
     "identities": "from identities where run_id = $run order by arm_id, identity",
     "comparability": "from comparability where run_id = $run order by aspect",

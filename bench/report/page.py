@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from bench.report import failure_tables, result_tables, setup_tables, verdict_tables
+from bench.report import failure_tables, result_tables, setup_tables, statistics_tables, verdict_tables
 from bench.report import figures as f
 from bench.report.markdown import Safe
 from bench.report.names import Key, arm_name, arm_names
@@ -29,6 +29,10 @@ def page(data: Data, *, bad_files: Sequence[str] = (), allow_mixed: bool = False
         "verdicts": verdict_tables.verdicts(data["verdicts"]),
         "stopping": verdict_tables.stopping(data["verdicts"]),
         "pairs": verdict_tables.pairs(data["pairwise"], names) if data["pairwise"] else None,
+        "recommendations": statistics_tables.recommendations(data["recommendations"])
+        if data["recommendations"]
+        else None,
+        "statistics": _statistics(data, names),
         "summary": [
             {
                 "title": f"Group {number}" if len(groups) > 1 else "",
@@ -65,6 +69,32 @@ def page(data: Data, *, bad_files: Sequence[str] = (), allow_mixed: bool = False
         "rules": rules(),
         "run_id_sql": Safe(str(run["run_id"]).replace("'", "''")),
     }
+
+
+def _statistics(data: Data, names: Mapping[Key, str]) -> list[dict[str, Any]]:
+    """Tables that a run has only where it has their values."""
+    out = []
+    if len(data["pareto"]) > 1:
+        out.append(
+            {
+                "title": "Pareto front",
+                "note": NOTES["pareto"],
+                "table": statistics_tables.pareto(data["pareto"], names),
+                "views": "pareto",
+            }
+        )
+    if any(r["best_pct"] is not None for r in data["rank_stability"]):
+        steady = statistics_tables.steadiness(data["rank_stability"], data["pass_at_k"], names)
+        views = "rank_stability, pass_at_k"
+        out.append({"title": "Rank and repetition", "note": NOTES["steadiness"], "table": steady, "views": views})
+    if data["saturation"]:
+        note, levels = statistics_tables.saturation(data["saturation"], data["saturation_summary"])
+        views = "saturation, saturation_summary"
+        out.append({"title": "What the levels can tell", "note": note, "table": levels, "views": views})
+    if any(r["n_powered"] for r in data["energy"]):
+        table = statistics_tables.energy(data["energy"], names)
+        out.append({"title": "Energy", "note": NOTES["energy"], "table": table, "views": "energy"})
+    return out
 
 
 def _groups(summary: Sequence[Row], allow_mixed: bool) -> list[list[Row]]:

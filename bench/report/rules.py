@@ -17,6 +17,14 @@ NOTES: dict[str, str] = {
     "(Clopper-Pearson per level, combined by MOVER; with few iterations at least as wide as Hoeffding's), and Welch's "
     "t interval for speed, both widened for the number of pairs (Bonferroni), so that for each figure all pairs "
     "together hold with 95 %.",
+    "pareto": "Score, seconds to the answer and memory as measured. Surely: the better answers by the exact interval "
+    "of the pair, the sooner ones by the interval of the time.",
+    "steadiness": "First: percent of 1,000 draws in which the arm has the highest mean score when the iterations of "
+    "every arm are drawn again, with replacement (bootstrap). It is too sure near 0 and 100, where an arm has no "
+    "spread, and no verdict rests on it. pass@k: how often at least one of k answers passes, unbiased (Chen et al., "
+    "2021), mean over the levels; n/a where an arm has fewer than k answers to a level.",
+    "energy": "Of the GPU while the arm answered, by the trapezoid rule over the samples of its power; above idle: "
+    "less the power after the load and before the first question.",
     "naming": "Points of 100 that an iteration of the arm lost on average. Naming: the answer lacks a name that the "
     "tests need, and passes once that name is bound to what it offers in its place. It explains the score and never "
     "changes it.",

@@ -25,10 +25,11 @@ planned as (
                 coalesce(p.request_seed = g.request_seed, true)
                 and coalesce(p.prompt_hash = g.prompt_hash, true)
                 and coalesce(p.preset_hash = g.preset_hash, true)
-            when g.run_id in (select run_id from plan) then false
+            when r.run_id is not null then false
         end as in_plan
     from identified g
     left join plan_latest p using (run_id, arm_id, suite_id, level_id, iteration)
+    left join (select distinct run_id from plan) r using (run_id)
 )
 select *
 from planned

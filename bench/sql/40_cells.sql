@@ -12,7 +12,7 @@ answered as (
     select
         run_id, arm_id, suite_id, level_id, iteration, identity, in_plan, generation_id, attempt, complete, outcome, detail,
         finish_reason, prompt_hash, request_seed, prompt_tokens, completion_tokens, reasoning_tokens, answer_tokens, cache_n,
-        draft_n, draft_n_accepted,
+        draft_n, draft_n_accepted, started_at, coalesce(last_token_ms, total_ms) as took_ms,
         -- With several questions at a time each slows the others: then only the single-stream probe tells the speed.
         case when alone then decode_rate(predicted_n, predicted_ms) end as decode_tps,
         case when alone then prompt_rate(prompt_n, prompt_ms) end as prompt_tps,
@@ -73,4 +73,4 @@ select
         else h.detail
     end as gap_reason
 from joined j
-left join grades_latest h using (generation_id);
+left join headline_grades h using (run_id, generation_id);

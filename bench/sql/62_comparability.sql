@@ -7,7 +7,12 @@ where in_plan is not false;
 
 -- What must be the same for arms to be compared, as each arm has it. One row for each arm, aspect and value.
 create or replace view compared_aspects as
-with aspects as (
+with
+questions as materialized (
+    select distinct run_id, arm_id, level_id, generation_id is not null as asked, prompt_hash, grade_id is not null as graded, grading_hash
+    from cells
+),
+aspects as (
     select run_id, arm_id, unnest([
         {'aspect': 'engine', 'value': engine},
         {'aspect': 'llama.cpp build', 'value': nullif(concat_ws(' ', build::varchar, commit), '')},
@@ -18,9 +23,9 @@ with aspects as (
     ], recursive := true)
     from identities
     union all
-    select distinct run_id, arm_id, 'prompt of ' || level_id, prompt_hash from cells where generation_id is not null
+    select run_id, arm_id, 'prompt of ' || level_id, prompt_hash from questions where asked
     union all
-    select distinct run_id, arm_id, 'grading of ' || level_id, grading_hash from cells where grade_id is not null
+    select run_id, arm_id, 'grading of ' || level_id, grading_hash from questions where graded
 )
 select distinct run_id, arm_id, aspect, value from aspects;
 
@@ -36,12 +41,15 @@ having count(distinct coalesce(value, '-')) > 1;
 
 -- Arms with the same group number may be compared with each other. NULL: the arm never answered.
 create or replace view comparable_groups as
-with keys as (
-    select a.run_id, a.arm_id, list(aspect || '=' || coalesce(value, '-') order by aspect, value)
-        filter (where c.aspect is not null) as key
-    from compared_aspects a
-    left join comparability c using (run_id, aspect)
-    group by a.run_id, a.arm_id
+with counted as (
+    select run_id, arm_id, aspect, value,
+        count(distinct coalesce(value, '-')) over (partition by run_id, aspect) as n_values
+    from compared_aspects
+),
+keys as (
+    select run_id, arm_id, list(aspect || '=' || coalesce(value, '-') order by aspect, value) filter (where n_values > 1) as key
+    from counted
+    group by run_id, arm_id
 )
 select run_id, arm_id, dense_rank() over (partition by run_id order by coalesce(key, []::varchar[])) as comparable_group
 from keys;

@@ -18,18 +18,16 @@
 -- (Bonferroni), so that all pairs together are wrong at most as often as alpha (rule_settings).
 create or replace view level_limits as
 with
-rates as materialized (from level_pass_rates),
+rates as (
+    select *,
+        count(distinct case when n > 0 then {'arm_id': arm_id, 'identity': identity} end)
+            over (partition by run_id, suite_id) as n_arms
+    from level_pass_rates
+),
 doubts as (
     select run_id, arm_id, suite_id, identity, level_id, sum(n) as n
     from harness_doubt
     group by all
-),
-pairs as (
-    select run_id, suite_id, greatest(count(distinct (arm_id, identity)) * (count(distinct (arm_id, identity)) - 1) / 2, 1)
-        as n_pairs
-    from rates
-    where n > 0
-    group by run_id, suite_id
 ),
 shares as (
     select
@@ -37,33 +35,32 @@ shares as (
         r.level_points
             / sum(r.level_points) over (partition by r.run_id, r.suite_id, r.arm_id, r.identity) as share,
         count(r.level_points) over (partition by r.run_id, r.suite_id, r.arm_id, r.identity) as n_levels,
-        p.n_pairs,
+        greatest(r.n_arms * (r.n_arms - 1) / 2, 1) as n_pairs,
         (select value from rule_settings where name = 'alpha') as alpha
     from rates r
-    join pairs p using (run_id, suite_id)
     left join doubts d
         on d.run_id = r.run_id and d.arm_id = r.arm_id and d.suite_id = r.suite_id
         and d.identity is not distinct from r.identity and d.level_id = r.level_id
+    where r.n_arms > 0
 ),
 scenarios as (
     select s.* exclude (k), x.doubtful, case when x.doubtful then least(k + n_doubtful, n) else k end as k
     from shares s, (values (false), (true)) x(doubtful)
 ),
-needed as materialized (
-    select distinct k, n, unnest([alpha, alpha / n_pairs]) as error from scenarios
-),
-limits as materialized (
-    select distinct k, n, error, clopper_pearson_low(k, n, error) as low, clopper_pearson_high(k, n, error) as high
-    from needed
+-- By run, although they are the same for all, and read once: so a filter on a run reaches the files.
+limits as (
+    select *,
+        clopper_pearson_low(k, n, alpha) as low, clopper_pearson_high(k, n, alpha) as high,
+        clopper_pearson_low(k, n, alpha / n_pairs) as low_adjusted, clopper_pearson_high(k, n, alpha / n_pairs) as high_adjusted
+    from (select distinct run_id, k, n, alpha, n_pairs from scenarios)
 )
 select
     s.run_id, s.arm_id, s.suite_id, s.identity, s.level_id, s.doubtful, s.k, s.n, s.n_doubtful, s.share, s.n_levels,
     s.n_pairs, s.alpha,
     case when s.n > 0 then s.k::double / s.n end as rate,
-    a.low, a.high, b.low as low_adjusted, b.high as high_adjusted
+    l.low, l.high, l.low_adjusted, l.high_adjusted
 from scenarios s
-left join limits a on a.k = s.k and a.n = s.n and a.error = s.alpha
-left join limits b on b.k = s.k and b.n = s.n and b.error = s.alpha / s.n_pairs;
+left join limits l using (run_id, k, n, alpha, n_pairs);
 
 -- An arm's mean score with the interval that holds at the ceiling, in percent. It is the mean of the levels' pass rates
 -- weighted by points, so it counts measured answers of iterations that have no score of their own too. NULL where a
@@ -116,15 +113,22 @@ limits as materialized (from level_limits),
 summary as materialized (from arm_summary),
 aspects as materialized (from compared_aspects),
 margin as (select max(value) as points from rule_settings where name = 'margin'),
+-- As in arm_intervals, of which only the score is needed.
+level_scores as (
+    select run_id, arm_id, suite_id, identity,
+        case when count(rate) = any_value(n_levels) and count(*) = count(share) then 100 * sum(share * rate) end as score
+    from limits
+    where not doubtful
+    group by run_id, arm_id, suite_id, identity
+),
 arms as (
     select
         s.run_id, s.arm_id, s.suite_id, s.identity,
         coalesce(i.score, s.mean_score) as score,
         coalesce(s.decode_tps_n, s.n) as decode_n, s.decode_tps_mean as decode_mean, s.decode_tps_sd as decode_sd,
-        s.answer_s_n as answer_n, s.answer_s_mean as answer_mean, s.answer_s_sd as answer_sd,
-        i.arm_id is not null as has_levels
+        s.answer_s_n as answer_n, s.answer_s_mean as answer_mean, s.answer_s_sd as answer_sd
     from summary s
-    left join arm_intervals i
+    left join level_scores i
         on i.run_id = s.run_id and i.arm_id = s.arm_id and i.suite_id = s.suite_id and i.identity is not distinct from s.identity
     where s.n_measured > 0 or s.is_published
 ),
@@ -223,15 +227,22 @@ speeds as (
         case when p.a.answer_n > 1 and p.b.answer_n > 1 then pow(p.b.answer_sd, 2) / p.b.answer_n end as answer_vb
     from pairs p
 ),
+-- Whole degrees of freedom, so that there are few to look up.
+freedoms as (
+    select *,
+        floor(pow(decode_va + decode_vb, 2) / (pow(decode_va, 2) / (a.decode_n - 1) + pow(decode_vb, 2) / (b.decode_n - 1)))
+            as decode_df,
+        floor(pow(answer_va + answer_vb, 2) / (pow(answer_va, 2) / (a.answer_n - 1) + pow(answer_vb, 2) / (b.answer_n - 1)))
+            as answer_df
+    from speeds
+),
 widths as (
     select run_id, suite_id, a, b, n_pairs, decode_difference, answer_difference,
-        case when decode_va + decode_vb = 0 then 0.0 else sqrt(decode_va + decode_vb) * t_for_pairs(n_pairs,
-            pow(decode_va + decode_vb, 2) / (pow(decode_va, 2) / (a.decode_n - 1) + pow(decode_vb, 2) / (b.decode_n - 1)))
-        end as decode_half,
-        case when answer_va + answer_vb = 0 then 0.0 else sqrt(answer_va + answer_vb) * t_for_pairs(n_pairs,
-            pow(answer_va + answer_vb, 2) / (pow(answer_va, 2) / (a.answer_n - 1) + pow(answer_vb, 2) / (b.answer_n - 1)))
-        end as answer_half
-    from speeds
+        case when decode_va + decode_vb = 0 then 0.0 else sqrt(decode_va + decode_vb) * t_for_pairs(n_pairs, decode_df) end
+            as decode_half,
+        case when answer_va + answer_vb = 0 then 0.0 else sqrt(answer_va + answer_vb) * t_for_pairs(n_pairs, answer_df) end
+            as answer_half
+    from freedoms
 ),
 joined as (
     select w.*, c.verdicts_possible, d.verdict as decided, x.aspects, c.s as s,
@@ -259,7 +270,7 @@ select
     case when comparable then coalesce(decided, s.verdict) end as verdict,
     case when comparable and decided is null then verdicts_possible end as verdicts_possible,
     case when comparable and decided is null then len(verdicts_possible) = 1 end as robust,
-    case when comparable and decided is null and s.verdict = 'not separated' and s.difference > 0
+    case when comparable and decided is null and s.verdict = 'not separated' and s.difference > 1e-9
         -- f times the iterations make below^2 = rest / f + at_ends / f^2; it equals difference^2 at this f.
         then ceil(least(s.n_a, s.n_b) * ((pow(s.below, 2) - s.at_ends
             + sqrt(pow(pow(s.below, 2) - s.at_ends, 2) + 4 * pow(s.difference, 2) * s.at_ends))

@@ -20,8 +20,11 @@ RULE_SETTINGS: dict[str, tuple[float, str]] = {
     "margin": (5.0, "Points of 100; arms whose difference is surely smaller are within the margin."),
     "probe_tolerance_pct": (5.0, "Percent by which the speed probe and what it is held against may differ."),
     "probe_spread_pct": (10.0, "Standard deviation of the speed probe that is a caveat, percent of the mean."),
+    "bootstrap_draws": (1000.0, "Draws behind rank_stability."),
+    "power_gap_s": (1.0, "Seconds between two power samples above which the time between them is not measured."),
+    "memory_margin": (0.1, "Part by which a device must exceed the peak memory of an arm that is said to fit."),
 }
-"""Thresholds of the rules for caveats and verdicts, each with what it means."""
+"""Thresholds of the rules for caveats, verdicts and recommendations, each with what it means."""
 
 
 def _pattern(path: Path) -> str:

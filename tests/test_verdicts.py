@@ -217,6 +217,29 @@ def test_a_better_count_elsewhere_withholds_the_reference_verdict(tmp_path: Path
     assert "the verdict is withheld" in text.split("## ")[1]
 
 
+def test_answers_that_never_came_stand_beside_the_speed_of_the_reference_winner(tmp_path: Path) -> None:
+    """The report counted two empty answers as wrong code; a second look told them apart."""
+    store_reference(tmp_path)
+    same = {
+        "run_id": REFERENCE,
+        "suite_id": "coding-v2",
+        "arm_id": MTP,
+        "grade_kind": "regrade",
+        "source": "seen again",
+    }
+    Store(tmp_path).append(
+        "published",
+        [same | {"level_id": level, "metric": "no_answer", "value": 1.0, "n": 15} for level in ("L1", "L2")],
+    )
+    found = goals(tmp_path)
+    assert found["throughput"]["text"] == f"Highest decode rate: {MTP}; 2 answers of {MTP} never came"
+    (row,) = ask(tmp_path, f"select n_no_answer, decode_tps_n from arm_summary where arm_id = '{MTP}'")
+    assert row == {"n_no_answer": 2, "decode_tps_n": None}, (
+        "the source does not say how many answers a rate was made of"
+    )
+    assert (found["quality"]["status"], found["quality"]["arms"][:2]) == ("tie", [GEMMA, QWEN])
+
+
 def test_two_saturated_arms_are_not_separated(tmp_path: Path) -> None:
     fill(tmp_path, {"a": [[True, True]] * 15, "b": [[True, True]] * 15})
     quality = goals(tmp_path)["quality"]

@@ -68,13 +68,15 @@ answers as (
 ),
 printed as (
     select run_id, arm_id, suite_id,
+        -- Told apart from wrong answers by whoever looked again, so of any kind of figure.
+        sum(value) filter (where metric = 'no_answer')::bigint as n_no_answer,
         max(value) filter (where metric = 'decode_tps_mean') as decode_tps_mean,
         max(value) filter (where metric = 'decode_tps_sd') as decode_tps_sd,
         max(n) filter (where metric = 'decode_tps_mean') as decode_tps_n,
         max(value) filter (where metric = 'ttft_ms') as ttft_ms_mean,
         max(n) filter (where metric = 'ttft_ms') as ttft_n
     from published
-    where grade_kind = 'headline'
+    where grade_kind = 'headline' or metric = 'no_answer'
     group by run_id, arm_id, suite_id
 )
 select
@@ -87,13 +89,15 @@ select
     i.mean_score - i.half_width < 0.0 or i.mean_score + i.half_width > 100.0 as ci_cut,
     't, 95 %, n - 1' as ci_method,
     i.mean_score_with_suspects,
-    w.n_cells, w.n_measured, w.n_not_measured, w.n_missing, coalesce(w.n_unplanned, 0) as n_unplanned, w.n_passed, w.n_no_answer, w.n_truncated,
+    w.n_cells, w.n_measured, w.n_not_measured, w.n_missing, coalesce(w.n_unplanned, 0) as n_unplanned, w.n_passed,
+    coalesce(w.n_no_answer, p.n_no_answer) as n_no_answer, w.n_truncated,
     w.n_time_limit, coalesce(w.n_suspect, 0) as n_suspect,
     coalesce(w.decode_tps_mean, p.decode_tps_mean) as decode_tps_mean,
     coalesce(w.decode_tps_sd, p.decode_tps_sd) as decode_tps_sd,
-    coalesce(w.decode_tps_n, case when p.run_id is null then 0 else p.decode_tps_n end) as decode_tps_n,
+    case when w.decode_tps_mean is null and p.decode_tps_mean is not null then p.decode_tps_n else coalesce(w.decode_tps_n, 0) end
+        as decode_tps_n,
     coalesce(w.ttft_ms_mean, p.ttft_ms_mean) as ttft_ms_mean,
-    coalesce(w.ttft_n, case when p.run_id is null then 0 else p.ttft_n end) as ttft_n,
+    case when w.ttft_ms_mean is null and p.ttft_ms_mean is not null then p.ttft_n else coalesce(w.ttft_n, 0) end as ttft_n,
     w.first_answer_ms_mean, coalesce(w.first_answer_n, 0) as first_answer_n,
     w.prompt_tps_mean, coalesce(w.prompt_tps_n, 0) as prompt_tps_n,
     coalesce(w.n_cached, 0) as n_cached, coalesce(w.n_cache_unknown, 0) as n_cache_unknown,

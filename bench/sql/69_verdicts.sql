@@ -182,7 +182,7 @@ speed as (
             || array_to_string(list_concat([any_value(f.arm_id)], coalesce(list(a.other order by a.gap) filter (where a.tied), [])), ', ')
             || case when bool_or(a.tied) then ' (not separated)' else '' end
             || case when any_value(coalesce(f.n_no_answer, 0) + coalesce(f.n_time_limit, 0)) > 0
-                then '; ' || any_value(coalesce(f.n_no_answer, 0) + coalesce(f.n_time_limit, 0)) || ' of the ' || any_value(f.n_measured)
+                then '; ' || any_value(coalesce(f.n_no_answer, 0) + coalesce(f.n_time_limit, 0)) || coalesce(' of the ' || any_value(f.n_measured), '')
                     || ' answers of ' || any_value(f.arm_id) || ' never came' else '' end as sentence
     from fastest f
     left join against a using (run_id, suite_id, goal)

@@ -287,10 +287,10 @@ _FIELDS: dict[str, list[tuple[str, pa.DataType, str]]] = {
         (
             "metric",
             _S,
-            "score, level_passed, level_points, decode_tps_mean, decode_tps_sd, ttft_ms; or mean_tps, mean_ttft_ms, "
-            "mean_total_ms, vram_idle_mb or vram_peak_mb of an iteration.",
+            "score, level_passed, level_points, no_answer, decode_tps_mean, decode_tps_sd, ttft_ms; or mean_tps, "
+            "mean_ttft_ms, mean_total_ms, vram_idle_mb or vram_peak_mb of an iteration.",
         ),
-        ("value", _F, "The figure as printed; for level_passed the number of passes."),
+        ("value", _F, "The figure as printed; for level_passed the number of passes, for no_answer of empty answers."),
         ("n", _I, "Values behind it; for level_passed the number of answers."),
         ("title", _S, "level_points: title of the level."),
         ("source", _S, "Where it was printed."),

@@ -79,7 +79,7 @@ def report_data(connection: duckdb.DuckDBPyConnection, run_id: str) -> dict[str,
 
     The connection is fixed on this run by it; see `bench.store.database.snapshot`.
     """
-    snapshot(connection, [run_id])
+    snapshot(connection, [run_id], figures=True)
     out: dict[str, Any] = {}
     for name, sql in QUERIES.items():
         cursor = connection.execute(sql, {"run": run_id})

@@ -53,10 +53,17 @@ def connect(results: Path) -> tuple[duckdb.DuckDBPyConnection, list[BadFile]]:
 _SNAPSHOT = ("runs_latest", "arms_latest", "plan_latest", "levels", "identities", "published", "cells")
 
 
-def snapshot(connection: duckdb.DuckDBPyConnection, run_ids: Sequence[str]) -> None:
+_FIGURES = (
+    "arm_summary", "level_pass_rates", "iteration_scores", "harness_doubt", "arm_intervals", "pairwise", "verdicts",
+)  # fmt: skip
+"""Views that other views rest on, each after those that it rests on itself."""
+
+
+def snapshot(connection: duckdb.DuckDBPyConnection, run_ids: Sequence[str], *, figures: bool = False) -> None:
     """Fix what the statistics of some runs rest on, in memory, without the texts.
 
     The views over it then answer at once and agree with each other even while the runs go on; they know no other run.
+    With `figures` what most views rest on is worked out once too: worth it for whoever asks many of them.
     A connection can be fixed once; asking again for the same runs changes nothing. Raises ValueError for others.
     """
     fixed = connection.execute("select 1 from duckdb_tables() where table_name = '_wanted' and temporary").fetchone()
@@ -71,6 +78,9 @@ def snapshot(connection: duckdb.DuckDBPyConnection, run_ids: Sequence[str]) -> N
             f"create or replace temp table _fixed_{name} as from {name} semi join _wanted using (run_id)"
         )
     for name in _SNAPSHOT:
+        connection.execute(f"create or replace view {name} as from temp._fixed_{name}")
+    for name in _FIGURES if figures else ():
+        connection.execute(f"create or replace temp table _fixed_{name} as from {name}")
         connection.execute(f"create or replace view {name} as from temp._fixed_{name}")
 
 

@@ -147,6 +147,24 @@ def report(c, run="latest", results=None, json=False):  # type: ignore[no-untype
     _do(lambda out: work(run, results, json, out))
 
 
+@task(
+    help={
+        "run-a": "run to compare with: id, a unique prefix, or 'latest'",
+        "run-b": "run that is compared with it",
+        "allow-mixed": "show scores of different prompts, tests or models side by side, under a banner",
+        "results": RESULTS_HELP,
+    },
+)
+def compare(c, run_a, run_b, allow_mixed=False, results=None):  # type: ignore[no-untyped-def]  # noqa: ARG001
+    """Compare two runs: what differs between them, and what it did to scores, speed and memory of their common arms.
+
+    Example: ./invoke compare 20261130-1830 latest
+    """
+    from bench.commands.compare import compare as work
+
+    _do(lambda out: work(run_a, run_b, allow_mixed, results, out))
+
+
 @task(help={"query": "SQL over the views (docs/sql.md)", "format": "table, csv or json", "results": RESULTS_HELP})
 def sql(c, query, format="table", results=None):  # type: ignore[no-untyped-def]  # noqa: ARG001
     """Query the results. The views are listed by: ./invoke sql "show tables".

@@ -7,7 +7,16 @@ import time
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bench.client.loops import END_CHARACTERS, MIN_CHARACTERS, MIN_REPEATS, WATCH_EVERY, Watch, find
+from bench.client.loops import (
+    END_CHARACTERS,
+    MIN_BLANK_CHARACTERS,
+    MIN_BLANK_LINES,
+    MIN_CHARACTERS,
+    MIN_REPEATS,
+    WATCH_EVERY,
+    Watch,
+    find,
+)
 
 PROGRAM = """def roman(n):
     table = [(1000, "M"), (900, "CM"), (500, "D"), (400, "CD"), (100, "C"), (90, "XC"), (50, "L"), (40, "XL")]
@@ -68,6 +77,55 @@ def test_what_small_models_do_when_they_are_stuck_is_found() -> None:
     assert find("Wait, let me think again. " * 100) is not None
     assert find(PROGRAM * 8) is not None
     assert find("0, " * 500) is not None
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.sampled_from(["", PROGRAM, "Let me think"]), st.text(" \t\n", min_size=MIN_BLANK_CHARACTERS, max_size=3000))
+def test_white_space_without_end_is_found_however_it_is_mixed(before: str, blank: str) -> None:
+    found = find(before + blank)
+    assert found is not None
+    assert found.blank
+    assert found.repeats == len(before + blank) - len((before + blank).rstrip())
+    assert str(found) == f"ends in {found.repeats} characters of white space"
+
+
+def test_empty_lines_without_end_are_found_sooner() -> None:
+    assert find(PROGRAM + "\n" * MIN_BLANK_LINES) is not None
+    assert find(PROGRAM + "\r\n" * MIN_BLANK_LINES) is not None
+    assert find(PROGRAM.rstrip() + "\n" * (MIN_BLANK_LINES - 1)) is None
+
+
+def test_a_loop_before_some_white_space_is_still_the_loop() -> None:
+    found = find("Wait, let me think again.\n" * 100 + "\n" * 20)
+    assert found is not None and not found.blank
+    assert found.period == len("Wait, let me think again.\n")
+
+
+CELLS = [(f"case {n}", n * n, "yes" if n % 3 else "no") for n in range(40)]
+ASCII_TABLE = "\n".join(
+    ["+" + "-" * 90 + "+" + "-" * 90 + "+" + "-" * 90 + "+"]
+    + [f"|{a:<90}|{b:>90}|{c:^90}|" for a, b, c in CELLS]
+    + ["+" + "-" * 90 + "+" + "-" * 90 + "+" + "-" * 90 + "+"]
+)
+MARKDOWN_TABLE = "| what | square | ok |\n|" + "-" * 120 + "|---:|---|\n"
+MARKDOWN_TABLE += "".join(f"| {a:<100} | {b:>20} | {c:<60} |\n" for a, b, c in CELLS)
+DEEP = "".join(" " * (4 * n) + f"if x[{n}] > {n * n}:\n" for n in range(70)) + " " * 280
+CANVAS = "A point in the corner:\n" + "." + "\n".join([" " * 79] * 4)
+
+
+def test_long_indentation_and_tables_are_no_loops() -> None:
+    for text in (ASCII_TABLE, MARKDOWN_TABLE, DEEP, DEEP + "return x", CANVAS, f"```\n{ASCII_TABLE}\n```\n"):
+        assert find(text) is None, text[-100:]
+        assert find(text + "\n" * 30) is None
+        assert caught_at([PROGRAM, *(text[i : i + 4] for i in range(0, len(text), 4)), "\nDone."]) is None
+
+
+def test_an_answer_that_is_stuck_in_white_space_is_ended() -> None:
+    for unit in ("\n", "\n\n", "        ", " \n", "\t"):
+        found = caught_at([PROGRAM, *[unit] * (12_000 // len(unit))])
+        assert found is not None, repr(unit)
+        assert END_CHARACTERS <= found - len(PROGRAM) <= END_CHARACTERS + 2 * WATCH_EVERY
+    assert caught_at([PROGRAM, *["\n"] * (END_CHARACTERS - 100), PROGRAM.replace("M", "N")]) is None
 
 
 def test_a_long_answer_takes_little_time() -> None:

@@ -15,6 +15,11 @@ MIN_CHARACTERS = 200
 MAX_PERIOD = 1500
 """Longest text that is looked for, characters."""
 
+MIN_BLANK_CHARACTERS = 400
+MIN_BLANK_LINES = 100
+"""White space at the end from which it is a loop, whether it repeats or not: so many characters, or so many line ends.
+The deepest indentation, the empty rows of a drawing and the lines that close an answer are far below both."""
+
 
 @dataclass(frozen=True)
 class Loop:
@@ -24,8 +29,12 @@ class Loop:
     """Characters of what is repeated."""
     repeats: int
     """Whole repeats at the end."""
+    blank: bool = False
+    """Whether it is white space and nothing else; each character counts as a repeat then."""
 
     def __str__(self) -> str:
+        if self.blank:
+            return f"ends in {self.repeats} characters of white space"
         return f"ends in {self.repeats} repeats of the same {self.period} characters"
 
 
@@ -39,10 +48,16 @@ END_CHARACTERS = 2000
 def find(text: str) -> Loop | None:
     """The loop that a text ends in, by the shortest period, or None. A last repeat that is cut short does not matter.
 
+    White space without end is a loop of its own; less of it is passed over, and what stands before it counts.
+
     Linear in the part that is looked at: the failure function of Knuth, Morris and Pratt over the reversed text gives
     the shortest period of every suffix.
     """
-    tail = text.rstrip()[-(MAX_PERIOD * (MIN_REPEATS + 1)) :][::-1]
+    said = text.rstrip()
+    blank = text[len(said) :]
+    if len(blank) >= MIN_BLANK_CHARACTERS or blank.count("\n") >= MIN_BLANK_LINES:
+        return Loop(1, len(blank), blank=True)
+    tail = said[-(MAX_PERIOD * (MIN_REPEATS + 1)) :][::-1]
     if len(tail) < MIN_CHARACTERS:
         return None
     border = [0] * (len(tail) + 1)

@@ -13,9 +13,9 @@ import pynvml
 import requests
 from docker.errors import DockerException
 
-from bench.engines import Identity, facts, health, logs, ports, props
+from bench.engines import Identity, container_return, facts, health, logs, ports, props
 from bench.engines.container_errors import as_arm_error
-from bench.engines.container_life import ContainerLife
+from bench.engines.container_life import ContainerLife, remove
 from bench.engines.container_owner import owner_labels, sweep_leftovers
 from bench.engines.container_plan import ContainerPlan, container_name, plan_container
 from bench.engines.docker_host import connect, docker_host, why_not_here
@@ -59,6 +59,8 @@ class ContainerServer:
         gone = self._life.exited()
         if gone is None:
             return None
+        if self._life.lost_engine:
+            return "engine_unavailable", "the Docker engine went away while the server ran"
         found = logs.diagnose(
             self._life.lines(),
             gone.code,
@@ -105,6 +107,8 @@ class ContainerEngine:
         self._client: docker.DockerClient | None = None
         self._identity: ImageIdentity | None = None
         self._rootless = False
+        self._lives: dict[str, ContainerLife | None] = {}
+        """Containers that this engine made; None where it went away before it said that one was made."""
 
     def problems(self, arm: Arm) -> list[str]:
         """What keeps this arm from running here, as far as can be seen without starting a server."""
@@ -151,17 +155,43 @@ class ContainerEngine:
         return self._plan(arm, model_files(model, must_exist=False), "NEW", "NEW")
 
     def start(self, arm: Arm, model: Path, log_path: Path) -> ContainerServer:
-        """Start the server for an arm, wait for it and prove it. Raises ArmError; leaves nothing behind then."""
+        """Start the server for an arm, wait for it and prove it. Raises ArmError; leaves nothing behind then.
+
+        A Docker engine that answered before and is away now is waited for (`container_return`), and a start that it
+        went away under begins anew, a bounded number of times.
+        """
         files = model_files(model)
         self.image_identity()
         for refusal in self._refusals(arm, sum(file.stat().st_size for file in files)):
             raise refusal
-        token = secrets.token_hex(6)
-        alias = f"{re.sub(r'[^A-Za-z0-9._-]', '-', arm.arm_id)}-{token}"
-        plan = self._plan(arm, files, token, alias)
+        for _ in range(1 + container_return.RETURNS):
+            client = self._client_again()
+            token = secrets.token_hex(6)
+            alias = f"{re.sub(r'[^A-Za-z0-9._-]', '-', arm.arm_id)}-{token}"
+            plan = self._plan(arm, files, token, alias)
+            try:
+                return self._launch(client, arm, files, plan, alias, log_path)
+            except ArmError as error:
+                life = self._lives[plan.name]
+                # Without a container: the cause is the engine's own refusal, or that it could not be asked.
+                lost = isinstance(error.__cause__, requests.ConnectionError) if life is None else life.lost_engine
+                if not lost and container_return.answers(client):
+                    raise
+        raise container_return.gone_again()
+
+    def _launch(
+        self,
+        client: docker.DockerClient,
+        arm: Arm,
+        files: Sequence[Path],
+        plan: ContainerPlan,
+        alias: str,
+        log_path: Path,
+    ) -> ContainerServer:
         vram_before = self._vram_used()
         started = time.monotonic()
-        life = ContainerLife.start(self._connected(), plan, log_path)
+        self._lives[plan.name] = None
+        life = self._lives[plan.name] = ContainerLife.start(client, plan, log_path)
         port = 0
         try:
             port = life.port() if life.exited() is None else 0
@@ -182,6 +212,21 @@ class ContainerEngine:
                 ports.wait_refused(port)
             raise
         return ContainerServer(life, port, plan, threads_for(arm), load_ms, identity)
+
+    def _client_again(self) -> docker.DockerClient:
+        """The client once the engine answers, and after what could not be removed while it was away is removed."""
+        client = self._connected()
+        try:
+            container_return.wait_for_return(client, container_return.RETURN_LIMIT_S)
+        except ArmError:
+            self._client = None  # the next arm asks once and does not wait as long again
+            raise
+        for name, life in list(self._lives.items()):
+            left = True if life is None else life.left_behind
+            # None: that server still serves.
+            if left is not None and (not left or remove(client, name)):
+                del self._lives[name]
+        return client
 
     def _connected(self) -> docker.DockerClient:
         if self._client is None:

@@ -21,6 +21,8 @@ from bench.errors import ArmError
 
 STOP_LIMIT_S = 10
 """How long a server may take to stop by itself, seconds."""
+REMOVE_PAUSE_S = 1.0
+"""Wait before a removal is tried again, seconds: "removal is already in progress", or the engine is busy."""
 _LOG_LIMIT_S = 10.0
 _ENGINE_ERRORS = (DockerException, requests.RequestException, OSError)
 
@@ -34,6 +36,10 @@ class ContainerLife:
         self.log_start = log_path.stat().st_size if log_path.exists() else 0
         self.name = str(container.name)
         self.stopped_by_us = False
+        self.left_behind: bool | None = None
+        """Whether `stop` could not remove the container, because the engine was away; None before it."""
+        self.lost_engine = False
+        """Whether the end is known only from the engine's own: it was stopped, restarted or killed."""
         self._ended = threading.Event()
         self._exit: Exit | None = None
         self._log = threading.Thread(target=self._catch_log, name=f"log of {self.name}", daemon=True)
@@ -51,8 +57,7 @@ class ContainerLife:
             life._watch.start()
         except BaseException as error:
             # By its name: an interrupt may come after the engine made it and before we were told.
-            with contextlib.suppress(*_ENGINE_ERRORS):
-                client.containers.get(plan.name).remove(force=True, v=True)
+            remove(client, plan.name)
             if isinstance(error, APIError | DockerException | requests.RequestException):
                 raise as_arm_error(error, plan.image) from error
             raise
@@ -111,14 +116,10 @@ class ContainerLife:
                 self._ended.wait(5.0)
         self._log.join(_LOG_LIMIT_S)
         for _ in range(3):
-            try:
-                self._container.remove(force=True, v=True)
-            except NotFound:
+            self.left_behind = not remove(self._container.client, self.name)
+            if not self.left_behind:
                 return
-            except _ENGINE_ERRORS:
-                time.sleep(1.0)  # "removal is already in progress", or the engine is busy
-            else:
-                return
+            time.sleep(REMOVE_PAUSE_S)
 
     def _catch_log(self) -> None:
         with self.log_path.open("ab", buffering=0) as log, contextlib.suppress(*_ENGINE_ERRORS):
@@ -132,8 +133,20 @@ class ContainerLife:
             self._container.reload()
             state = self._container.attrs["State"]
             self._exit = Exit(int(state["ExitCode"]), bool(state.get("OOMKilled")))
-        except (*_ENGINE_ERRORS, KeyError, ValueError):
+        except (*_ENGINE_ERRORS, KeyError, ValueError) as error:
             # Removed by somebody else, or the engine itself is gone: docker's own code for "docker failed".
+            self.lost_engine = not isinstance(error, APIError)
             self._exit = Exit(125, None)
         finally:
             self._ended.set()
+
+
+def remove(client: docker.DockerClient | None, name: str) -> bool:
+    """Remove a container, running or not; False when the engine did not say that it is gone. Does not raise."""
+    try:
+        client.containers.get(name).remove(force=True, v=True)  # type: ignore[union-attr]
+    except NotFound:
+        return True
+    except _ENGINE_ERRORS:
+        return False
+    return True

@@ -122,7 +122,7 @@ class ContainerLink:
         self._socket = getattr(stream, "_sock", stream)
         try:
             api.start(self._id)
-        except APIError:
+        except (APIError, OSError):
             self.close()
             raise
 
@@ -176,13 +176,14 @@ def starter(client: Any | None = None) -> Callable[[], ContainerLink]:
     try:
         client = client or docker.from_env()
         image = build_image(client)
-    except DockerException as error:
+    except (DockerException, OSError) as error:
         raise BenchError(f"no Docker engine answers: {error}") from error
 
     def start() -> ContainerLink:
         try:
             link = ContainerLink(client, image)
-        except (APIError, DockerException) as error:
+        except (DockerException, OSError) as error:
+            # What requests raises when the engine is away is an OSError too.
             raise LinkBroken(str(error)) from error
         config = {"mode": "container", "pytest_path": ["/pytest"]}
         link.send({"sources": worker_sources(), "config": config})

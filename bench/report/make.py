@@ -20,7 +20,7 @@ from bench.report.html import render_html
 from bench.report.markdown import Safe, block, inline
 from bench.report.names import arm_names
 from bench.report.page import page
-from bench.report.svg import dark, size, uri
+from bench.report.svg import dark, size, uri, warm_up
 from bench.store.database import connect
 
 _LONGEST = 4000
@@ -45,6 +45,7 @@ def make_report(results: Path, run_id: str, folder: Path, *, allow_mixed: bool =
     `run_id` may be `latest` or a unique prefix. Files that cannot be read are named in the report. Raises UsageError
     for an unknown run, BenchError where nothing was run yet or the folder cannot be written to.
     """
+    warm_up()
     connection, bad = connect(results)
     with connection:
         run_id = resolve_run(connection, run_id)

@@ -7,10 +7,10 @@
 -- points that an iteration of the arm lost on average. `n_untried`: failures for a name that were not graded again.
 create or replace view naming_and_ability as
 with again as (
-    select generation_id, grading_hash, code, passed and not coalesce(suspect, false) as passes, detail
+    select run_id, generation_id, grading_hash, code, passed and not coalesce(suspect, false) as passes, detail
     from grades
     where grade_kind = 'counterfactual'
-    qualify row_number() over (partition by generation_id, grading_hash, md5(code) order by graded_at desc, grade_id desc) = 1
+    qualify row_number() over (partition by run_id, generation_id, grading_hash, md5(code) order by graded_at desc, grade_id desc) = 1
 ),
 judged as (
     select
@@ -20,8 +20,8 @@ judged as (
         not c.passed and h.outcome = 'interface' and coalesce(a.passes, false) as naming,
         not c.passed and h.outcome = 'interface' and a.generation_id is null as untried
     from cells c
-    join grades_latest h using (grade_id)
-    left join again a on a.generation_id = c.generation_id and a.grading_hash = h.grading_hash and a.code = h.code
+    join headline_grades h using (run_id, generation_id, grade_id)
+    left join again a on a.run_id = c.run_id and a.generation_id = c.generation_id and a.grading_hash = h.grading_hash and a.code = h.code
     where c.planned and c.measured
 )
 select

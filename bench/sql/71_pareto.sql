@@ -40,8 +40,9 @@ placed as materialized (
                 <> max(memory_kind) filter (where lacking = '') over (partition by run_id, suite_id, comparable_group)
                 then 'some arms ran on the GPU and some on the CPU: their memory is not one coordinate'
         end as reason,
-        -- The same scores in another order may give another last digit.
-        round(mean_score, 9) as score
+        -- The same values summed in another order may give another last digit.
+        round(mean_score, 9) as score,
+        round(answer_s_mean, 6) as seconds
     from arms
 ),
 pairs as materialized (from pairwise),
@@ -60,8 +61,8 @@ behind as (
     join placed o
         on o.run_id = a.run_id and o.suite_id = a.suite_id and o.comparable_group is not distinct from a.comparable_group
         and (o.arm_id <> a.arm_id or o.identity is distinct from a.identity)
-        and o.score >= a.score and o.answer_s_mean <= a.answer_s_mean and o.memory_bytes <= a.memory_bytes
-        and (o.score > a.score or o.answer_s_mean < a.answer_s_mean or o.memory_bytes < a.memory_bytes)
+        and o.score >= a.score and o.seconds <= a.seconds and o.memory_bytes <= a.memory_bytes
+        and (o.score > a.score or o.seconds < a.seconds or o.memory_bytes < a.memory_bytes)
     left join separated s
         on s.run_id = a.run_id and s.suite_id = a.suite_id and s.arm_id = a.arm_id and s.other = o.arm_id
         and s.identity is not distinct from a.identity and s.other_identity is not distinct from o.identity

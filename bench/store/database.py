@@ -52,7 +52,6 @@ def connect(results: Path) -> tuple[duckdb.DuckDBPyConnection, list[BadFile]]:
 
 _SNAPSHOT = ("runs_latest", "arms_latest", "plan_latest", "levels", "identities", "published", "cells")
 
-
 _FIGURES = (
     "arm_summary", "level_pass_rates", "iteration_scores", "harness_doubt", "arm_intervals", "pairwise", "verdicts",
 )  # fmt: skip
@@ -74,7 +73,7 @@ def snapshot(connection: duckdb.DuckDBPyConnection, run_ids: Sequence[str], *, f
         return
     connection.execute("create or replace temp table _wanted as select unnest(?::varchar[]) as run_id", [list(run_ids)])
     for name in _SNAPSHOT:
-        # A constant reaches the files' statistics, which a join does not: so one run of many costs what it holds itself.
+        # A constant reaches the files' statistics, which a join does not: one run of many costs what it holds itself.
         which = f"where run_id = {text(run_ids[0])}" if len(run_ids) == 1 else "semi join _wanted using (run_id)"
         connection.execute(f"create or replace temp table _fixed_{name} as from {name} {which}")
     for name in _SNAPSHOT:

@@ -13,13 +13,14 @@ import pynvml
 import requests
 from docker.errors import DockerException
 
-from bench.engines import Identity, container_return, facts, health, logs, ports, props
+from bench.engines import Identity, container_return, facts, health, ports, props
 from bench.engines.container_errors import as_arm_error
 from bench.engines.container_life import ContainerLife, remove
 from bench.engines.container_owner import owner_labels, sweep_leftovers
 from bench.engines.container_plan import ContainerPlan, container_name, plan_container
 from bench.engines.docker_host import connect, docker_host, why_not_here
 from bench.engines.preflight import host_refusals, model_files, one_line, threads_for
+from bench.engines.served import Served
 from bench.errors import ArmError
 from bench.image.identity import ImageIdentity, assumed, identify
 from bench.image.source import Pin
@@ -28,52 +29,22 @@ from bench.presets.load import Arm
 __all__ = ["ContainerEngine", "ContainerServer", "sweep_leftovers"]
 
 
-class ContainerServer:
+class ContainerServer(Served):
     """A loaded and proved server in a container (bench.engines.Server)."""
 
     def __init__(
         self, life: ContainerLife, port: int, plan: ContainerPlan, threads: int, load_ms: float, identity: Identity
     ) -> None:
-        self._life = life
-        self.port = port
-        self.base_url = f"http://{ports.LOOPBACK}:{port}"
+        super().__init__(life, port, plan.command, threads, load_ms, identity)
+        self._container = life
         self.plan = plan
-        self.flags = plan.command
-        self.threads = threads
-        self.load_ms = load_ms
-        self.identity = identity
-        self.log_path = life.log_path
         self.container_name = life.name
-        self.pids = life.pids()
-
-    def alive(self) -> bool:
-        """Whether the container runs."""
-        return self._life.exited() is None
-
-    def last_lines(self, n: int = 50) -> list[str]:
-        """The last lines of the server's log."""
-        return self._life.last_lines(n)
 
     def death(self) -> tuple[str, str] | None:
-        """(reason, detail) once the server has ended without being asked to, else None."""
-        gone = self._life.exited()
-        if gone is None:
-            return None
-        if self._life.lost_engine:
+        """(reason, detail) once it has ended without being asked to, else None."""
+        if self._container.exited() is not None and self._container.lost_engine:
             return "engine_unavailable", "the Docker engine went away while the server ran"
-        found = logs.diagnose(
-            self._life.lines(),
-            gone.code,
-            stopped_by_us=self._life.stopped_by_us,
-            oom_killed=gone.oom_killed,
-            phase="serving",
-        )
-        return None if found is None else (found.reason, found.detail)
-
-    def stop(self) -> None:
-        """Stop and remove the container; return when its port refuses connections. Never raises."""
-        self._life.stop()
-        ports.wait_refused(self.port)
+        return super().death()
 
 
 class ContainerEngine:

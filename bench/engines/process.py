@@ -19,6 +19,7 @@ from bench.engines import Identity, facts, health, logs, ports, props, wheel
 from bench.engines.environment import server_env
 from bench.engines.lifetime import Lifetime
 from bench.engines.preflight import host_refusals, model_files, one_line, threads_for
+from bench.engines.served import Served
 from bench.errors import ArmError
 from bench.presets.load import Arm
 
@@ -33,48 +34,8 @@ class Version:
     commit: str | None
 
 
-class ProcessServer:
+class ProcessServer(Served):
     """A loaded and proved server in a process of its own (bench.engines.Server)."""
-
-    def __init__(
-        self, life: Lifetime, port: int, flags: tuple[str, ...], threads: int, load_ms: float, identity: Identity
-    ) -> None:
-        self._life = life
-        self.port = port
-        self.base_url = f"http://{ports.LOOPBACK}:{port}"
-        self.flags = flags
-        self.threads = threads
-        self.load_ms = load_ms
-        self.identity = identity
-        self.log_path = life.log_path
-        self.pids = life.pids()
-
-    def alive(self) -> bool:
-        """Whether the server's process runs."""
-        return self._life.exited() is None
-
-    def last_lines(self, n: int = 50) -> list[str]:
-        """The last lines of the server's log."""
-        return self._life.last_lines(n)
-
-    def death(self) -> tuple[str, str] | None:
-        """(reason, detail) once the server has ended without being asked to, else None."""
-        gone = self._life.exited()
-        if gone is None:
-            return None
-        found = logs.diagnose(
-            self._life.lines(),
-            gone.code,
-            stopped_by_us=self._life.stopped_by_us,
-            oom_killed=gone.oom_killed,
-            phase="serving",
-        )
-        return None if found is None else (found.reason, found.detail)
-
-    def stop(self) -> None:
-        """Stop the server with everything it started; return when its port refuses connections. Never raises."""
-        self._life.stop()
-        ports.wait_refused(self.port)
 
 
 class ProcessEngine:

@@ -227,7 +227,11 @@ def test(c, args="", k=""):  # type: ignore[no-untyped-def]  # noqa: ARG001
     Example: ./invoke test --args "tests/test_answer.py -x"
     """
     import shlex
+    import signal
 
+    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+        # A shell starts background jobs like that, all that they start inherits it, and tests of Ctrl-C would wait.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     _tool("pytest", *shlex.split(args), *(["-k", k] if k else []))
 
 

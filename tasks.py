@@ -373,15 +373,22 @@ def runs(c, results=None):  # type: ignore[no-untyped-def]  # noqa: ARG001
     _do(lambda out: work(results, out))
 
 
-@task(help={"generation": "generation id or a unique prefix", "results": RESULTS_HELP, "server": "llama-server to ask"})
-def replay(c, generation, results=None, server=None):  # type: ignore[no-untyped-def]  # noqa: ARG001
+@task(
+    help={
+        "generation": "generation id or a unique prefix",
+        "results": RESULTS_HELP,
+        "server": "llama-server to ask",
+        "suite": "folder of the suite, where it is none of ours",
+    }
+)
+def replay(c, generation, results=None, server=None, suite=None):  # type: ignore[no-untyped-def]  # noqa: ARG001
     """Ask a stored question again with its seed, of the same identity; say whether the text is the same.
 
     Example: ./invoke replay 01938a2f4c
     """
     from bench.commands.replay import replay as work
 
-    _do(lambda out: work(generation, results, server, out))
+    _do(lambda out: work(generation, results, server, out, suite))
 
 
 @task(

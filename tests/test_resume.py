@@ -73,7 +73,7 @@ def test_a_run_is_watched_loses_its_server_and_its_answers_can_be_replayed(tmp_p
     assert faults[0] in after.stdout
     # The same question with the same seed, of the same identity: the same text.
     row = sql(results, "select generation_id from generations where outcome = 'ok' order by completion_tokens limit 1")
-    again = invoke("replay", row[0]["generation_id"], *where)
+    again = invoke("replay", row[0]["generation_id"], "--suite", suite, *where)
     assert again.returncode == 0, again.stdout + again.stderr
     assert "the same text" in again.stdout
     assert connect(results)[0].execute("select count(*) from generations").fetchone() == (5,)  # nothing was stored

@@ -18,12 +18,14 @@ from bench.store.database import connect
 from bench.suites.load import load_suite
 
 
-def replay(generation: str, results: str | None, server: str | None, out: Reporter) -> int:
+def replay(
+    generation: str, results: str | None, server: str | None, out: Reporter, own_suite: str | None = None
+) -> int:
     """0 when the text is the same, 1 when it is not. Nothing is stored: a replay never counts."""
     connection, _ = connect(places(results).results)
     row = again.find(connection, generation)
     arm = load_arm(row["arm_id"], ROOT)
-    suite = load_suite(row["suite_id"], ROOT / "suites")
+    suite = load_suite(own_suite or row["suite_id"], ROOT / "suites")
     changed = again.changed(row, arm, suite)
     if changed:
         raise UsageError(f"it cannot be asked as it was: {'; '.join(changed)}")

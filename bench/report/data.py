@@ -6,8 +6,8 @@ from typing import Any
 
 import duckdb
 
+from bench.report.chart_data import rows
 from bench.report.runs import NoResults, resolve_run
-from bench.report.values import plain
 from bench.store.database import snapshot
 
 __all__ = ["QUERIES", "NoResults", "report_data", "resolve_run"]
@@ -82,11 +82,8 @@ def report_data(connection: duckdb.DuckDBPyConnection, run_id: str) -> dict[str,
     snapshot(connection, [run_id], figures=True)
     out: dict[str, Any] = {}
     for name, sql in QUERIES.items():
-        cursor = connection.execute(sql, {"run": run_id})
-        columns = [d[0] for d in cursor.description or ()]
         out[name] = [
-            {column: _cut(plain(value)) for column, value in zip(columns, row, strict=True)}
-            for row in cursor.fetchall()
+            {column: _cut(value) for column, value in row.items()} for row in rows(connection, sql, run=run_id)
         ]
     out["run"] = out["run"][0] if out["run"] else {"run_id": run_id}
     return out

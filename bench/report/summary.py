@@ -5,6 +5,7 @@ from __future__ import annotations
 import duckdb
 
 from bench.report import figures as f
+from bench.report.chart_data import rows
 from bench.report.data import QUERIES
 
 HEADER = ["arm", "score (t, 95 %)", "min/max", "tokens/s", "s to answer", "missing", "memory idle / peak"]
@@ -12,12 +13,10 @@ HEADER = ["arm", "score (t, 95 %)", "min/max", "tokens/s", "s to answer", "missi
 
 def summary_table(connection: duckdb.DuckDBPyConnection, run_id: str) -> tuple[list[str], list[list[str]]]:
     """Header and rows, best score first; arms that never answered last, with the reason in place of the score."""
-    cursor = connection.execute(QUERIES["summary"], {"run": run_id})
-    columns = [d[0] for d in cursor.description or ()]
-    rows = [dict(zip(columns, row, strict=True)) for row in cursor.fetchall()]
-    rows.sort(key=lambda r: (r["mean_score"] is None, -(r["mean_score"] or 0.0), r["arm_id"]))
+    found = rows(connection, QUERIES["summary"], run=run_id)
+    found.sort(key=lambda r: (r["mean_score"] is None, -(r["mean_score"] or 0.0), r["arm_id"]))
     out = []
-    for r in rows:
+    for r in found:
         score = f.mean(r["mean_score"], r["half_width"], r["n"])
         if r["mean_score"] is None and r["status"] in ("failed", "interrupted"):
             score = f"{r['status']}: {r['reason'] or 'reason not known'}"

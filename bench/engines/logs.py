@@ -216,7 +216,8 @@ def diagnose(
     if oom_killed or (by_signal == signal.SIGKILL and oom_killed is None):
         return Diagnosis(
             "oom_killed",
-            "the server was killed (SIGKILL), and not by this program: the machine or the container ran out of memory",
+            "the server was killed (SIGKILL), and not by this program: "
+            + ("the container ran out of memory" if oom_killed else "most likely the machine ran out of memory"),
             _last_error(lines) or None,
             "free memory, raise the limit, or lower the context; the kernel's log (dmesg) says who was killed",
         )

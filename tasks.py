@@ -220,19 +220,34 @@ def doctor(c):  # type: ignore[no-untyped-def]  # noqa: ARG001
     _do(work)
 
 
-@task(help={"args": "arguments for pytest, in one string", "k": "only tests whose names match (pytest -k)"})
-def test(c, args="", k=""):  # type: ignore[no-untyped-def]  # noqa: ARG001
+@task(
+    help={
+        "args": "arguments for pytest, in one string",
+        "k": "only tests whose names match (pytest -k)",
+        "processes": "how many test files run at a time; 1: one after the other (default: the CPUs, at most 3)",
+    }
+)
+def test(c, args="", k="", processes=None):  # type: ignore[no-untyped-def]  # noqa: ARG001
     """Run the tests. Under CI (CI=true) nothing is skipped for a missing engine: it fails.
 
     Example: ./invoke test --args "tests/test_answer.py -x"
     """
+    import os
     import shlex
     import signal
+
+    from bench.options import whole_number
 
     if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
         # A shell starts background jobs like that, all that they start inherits it, and tests of Ctrl-C would wait.
         signal.signal(signal.SIGINT, signal.default_int_handler)
-    _tool("pytest", *shlex.split(args), *(["-k", k] if k else []))
+
+    def work(_: Reporter) -> int:
+        n = whole_number("processes", processes, min(3, len(os.sched_getaffinity(0))), high=64)
+        many = ["-n", str(n), "--dist", "loadscope"] if n > 1 else []
+        return _tool("pytest", *many, *shlex.split(args), *(["-k", k] if k else []))
+
+    _do(work)
 
 
 @task
@@ -241,9 +256,7 @@ def lint(c):  # type: ignore[no-untyped-def]  # noqa: ARG001
 
     Example: ./invoke lint
     """
-    _tool("ruff", "check", ".")
-    _tool("ruff", "format", "--check", ".")
-    _tool("mypy")
+    _do(lambda _: _tool("ruff", "check", ".") or _tool("ruff", "format", "--check", ".") or _tool("mypy"))
 
 
 @task(
@@ -341,14 +354,12 @@ def export(c, run="latest", to=None, results=None):  # type: ignore[no-untyped-d
     _do(lambda out: work(run, to, results, out))
 
 
-def _tool(module: str, *arguments: str) -> None:
-    """Run a Python tool of the environment in the repository; its exit code is ours."""
+def _tool(module: str, *arguments: str) -> int:
+    """Run a Python tool of the environment in the repository; its exit code."""
     import subprocess
     from pathlib import Path
 
-    code = subprocess.run([sys.executable, "-m", module, *arguments], cwd=Path(__file__).parent, check=False).returncode
-    if code:
-        raise Exit(code=code)
+    return subprocess.run([sys.executable, "-m", module, *arguments], cwd=Path(__file__).parent, check=False).returncode
 
 
 @task(help={"run": "run id, a unique prefix, or 'latest'", "results": RESULTS_HELP})

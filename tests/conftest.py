@@ -30,10 +30,7 @@ def piece(file: str) -> str:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Long pieces first; a test that needs the engine must be in one of the files above."""
-    for item in items:
-        if item.get_closest_marker("docker") and piece(item.path.name) != DOCKER:
-            raise pytest.UsageError(f"{item.nodeid} is marked `docker`: add its file to DOCKER_FILES in conftest.py")
+    """Long pieces first."""
     order = {name: number for number, name in enumerate(LONG)}
     items.sort(key=lambda item: order.get(piece(item.path.name), len(LONG)))
 

@@ -6,9 +6,12 @@ every test of the repository pass without running.
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
+
+from conftest import DOCKER_FILES
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -31,3 +34,9 @@ def test_no_hostile_program_has_a_name_that_pytest_imports() -> None:
         assert path.name != "conftest.py", path
         assert not path.name.startswith("test_"), path
     assert not (ROOT / "conftest.py").exists()
+
+
+def test_the_files_that_look_at_the_docker_engine_run_in_one_process() -> None:
+    files = (ROOT / "tests").glob("test_*.py")
+    users = {file.name for file in files if re.search("^from container_helpers", file.read_text(), re.MULTILINE)}
+    assert users == DOCKER_FILES

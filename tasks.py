@@ -224,7 +224,7 @@ def doctor(c):  # type: ignore[no-untyped-def]  # noqa: ARG001
     help={
         "args": "arguments for pytest, in one string",
         "k": "only tests whose names match (pytest -k)",
-        "processes": "how many test files run at a time; 1: one after the other (default: the CPUs, at most 3)",
+        "processes": "how many test files run at a time; 1: one after the other (default: CPUs + 1, at most 4)",
     }
 )
 def test(c, args="", k="", processes=None):  # type: ignore[no-untyped-def]  # noqa: ARG001
@@ -243,7 +243,8 @@ def test(c, args="", k="", processes=None):  # type: ignore[no-untyped-def]  # n
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
     def work(_: Reporter) -> int:
-        n = whole_number("processes", processes, min(3, len(os.sched_getaffinity(0))), high=64)
+        # Many tests wait for a server, an engine or a limit: one process more than there are CPUs keeps those busy.
+        n = whole_number("processes", processes, min(4, len(os.sched_getaffinity(0)) + 1), high=64)
         many = ["-n", str(n), "--dist", "loadscope"] if n > 1 else []
         return _tool("pytest", *many, *shlex.split(args), *(["-k", k] if k else []))
 

@@ -76,7 +76,6 @@ def snapshot(connection: duckdb.DuckDBPyConnection, run_ids: Sequence[str], *, f
         # A constant reaches the files' statistics, which a join does not: one run of many costs what it holds itself.
         which = f"where run_id = {text(run_ids[0])}" if len(run_ids) == 1 else "semi join _wanted using (run_id)"
         connection.execute(f"create or replace temp table _fixed_{name} as from {name} {which}")
-    for name in _SNAPSHOT:
         connection.execute(f"create or replace view {name} as from temp._fixed_{name}")
     for name in _FIGURES if figures else ():
         connection.execute(f"create or replace temp table _fixed_{name} as from {name}")

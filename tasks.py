@@ -22,11 +22,13 @@ def _do(work: Callable[[Reporter], int | None]) -> None:
     """Run a command; an error that a person can act on is one line and its exit code."""
     from bench.errors import BenchError
     from bench.reporter import for_stream
+    from bench.visible import visible
 
     try:
         code = work(for_stream()) or 0
     except BenchError as e:
-        raise Exit(f"error: {e}", code=e.exit_code) from None
+        # An error quotes what it found, and that may be a model's or a stranger's text.
+        raise Exit(f"error: {visible(str(e))}", code=e.exit_code) from None
     except KeyboardInterrupt:
         raise Exit("stopped", code=130) from None
     except BrokenPipeError:

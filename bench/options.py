@@ -34,6 +34,11 @@ def number(name: str, text: str | None, default: float, *, low: float, high: flo
     return value
 
 
+def counted(n: int, thing: str) -> str:
+    """`1 arm`, `2 arms`."""
+    return f"{n} {thing}" if n == 1 else f"{n} {thing}s"
+
+
 def names(values: Iterable[str] | None) -> list[str]:
     """Ids given repeatedly or separated by commas, in order, each once."""
     out: list[str] = []

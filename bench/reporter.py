@@ -2,6 +2,9 @@
 
 In a terminal the state of the run is one live line below the lines that stay; in a pipe or under CI there are plain
 lines only, and nothing is ever overwritten.
+
+What is told quotes answers, files and runs of others. Every text is therefore made safe to show here, on its way out:
+it can neither move the cursor nor begin a line, and markup in it is text.
 """
 
 from __future__ import annotations
@@ -13,10 +16,11 @@ from dataclasses import dataclass
 from typing import Protocol, TextIO
 
 from rich.console import Console
-from rich.markup import escape
 from rich.progress import BarColumn, DownloadColumn, Progress, TaskID, TextColumn, TransferSpeedColumn
 from rich.table import Table
 from rich.text import Text
+
+from bench.visible import visible
 
 
 @dataclass(frozen=True)
@@ -37,10 +41,13 @@ class Answered:
 
 
 class Reporter(Protocol):
-    """Where the runner tells what it does."""
+    """Where the runner tells what it does. Every text is one line, whatever is in it; only `data` has more."""
 
     def line(self, text: str = "") -> None:
         """A line that stays."""
+
+    def data(self, text: str) -> None:
+        """What was asked for, in lines of its own: as it is for a program that reads it, safe to show in a terminal."""
 
     def warn(self, text: str) -> None:
         """A line that stays and stands out."""
@@ -83,16 +90,24 @@ class PlainReporter:
         self._shown: dict[str, int] = {}
 
     def line(self, text: str = "") -> None:
+        self._print(visible(text))
+
+    def data(self, text: str) -> None:
+        # A program that reads CSV or JSON needs every character; a terminal without colours still obeys controls.
+        self._print(visible(text, lines=True) if self._stream.isatty() else text)
+
+    def _print(self, text: str) -> None:
         print(text, file=self._stream, flush=True)
 
     def warn(self, text: str) -> None:
         self.line(f"warning: {text}")
 
     def table(self, title: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-        widths = [max(len(str(r[i])) for r in [header, *rows]) for i in range(len(header))]
+        shown = [[visible(str(c)) for c in row] for row in [header, *rows]]
+        widths = [max(len(row[i]) for row in shown) for i in range(len(header))]
         self.line(title)
-        for row in [header, *rows]:
-            self.line("  " + "  ".join(str(c).ljust(w) for c, w in zip(row, widths, strict=True)).rstrip())
+        for row in shown:
+            self.line("  " + "  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)).rstrip())
 
     def download(self, name: str, done: int, total: int | None) -> None:
         # One line for each tenth: enough to see that it moves, few enough for a log.
@@ -131,6 +146,15 @@ class PlainReporter:
         self.line(f"{self._arm} done, {self._earned:g} points in all")
 
 
+_FURTHER_IN = "      "
+"""Before the rest of a line that was too long for the terminal: deeper than any line begins."""
+
+
+def _text(text: str, style: str = "") -> Text:
+    """One line for the console. Text and not str: rich reads markup and emoji names in a str."""
+    return Text(visible(text), style=style)
+
+
 class LiveReporter:
     """A terminal: lines that stay, and one line below them that moves."""
 
@@ -145,27 +169,39 @@ class LiveReporter:
         self._drawn_at = 0.0
 
     def line(self, text: str = "") -> None:
-        self._console.print(Text(text))
+        self._print(_text(text))
+
+    def _print(self, text: Text) -> None:
+        """A line that stays. What does not fit goes on further in: no spaces in it can put words where lines begin."""
+        if text.cell_len <= self._console.width:
+            self._console.print(text)
+            return
+        first, *rest = text.wrap(self._console, max(1, self._console.width - len(_FURTHER_IN)))
+        self._console.print(Text("\n").join([first, *(Text(_FURTHER_IN) + line for line in rest)]))
+
+    def data(self, text: str) -> None:
+        self._console.print(Text(visible(text, lines=True)))
 
     def warn(self, text: str) -> None:
-        self._console.print(Text(f"warning: {text}", style="yellow"))
+        self._print(_text(f"warning: {text}", "yellow"))
 
     def table(self, title: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-        table = Table(title=title, title_justify="left", box=None, pad_edge=False, title_style="bold")
+        table = Table(title=_text(title, "bold"), title_justify="left", box=None, pad_edge=False)
         for name in header:
-            table.add_column(name, overflow="fold")
+            table.add_column(_text(name), overflow="fold")
         for row in rows:
-            table.add_row(*(escape(str(c)) for c in row))
+            table.add_row(*(_text(str(c)) for c in row))
         self._console.print(table)
 
     def download(self, name: str, done: int, total: int | None) -> None:
         if self._progress is None:
             self._status.stop()
-            columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
+            name_column = TextColumn("{task.description}", markup=False)
+            columns = (name_column, BarColumn(), DownloadColumn(), TransferSpeedColumn())
             self._progress = Progress(*columns, console=self._console, transient=True)
             self._progress.start()
         if name not in self._downloads:
-            self._downloads[name] = self._progress.add_task(escape(name), total=total)
+            self._downloads[name] = self._progress.add_task(visible(name), total=total)
         self._progress.update(self._downloads[name], completed=done, total=total)
         if total is not None and done >= total:
             self._downloads.pop(name)
@@ -180,7 +216,7 @@ class LiveReporter:
             self._drawn_at = now
             bar = "\u2501" * (24 * done // total)
             self._status.start()
-            self._status.update(escape(f"{what}  {bar:<24}  {done}/{total}"))
+            self._status.update(_text(f"{what}  {bar:<24}  {done}/{total}"))
 
     def _end_downloads(self) -> None:
         if self._progress is not None and not self._downloads:
@@ -192,7 +228,8 @@ class LiveReporter:
         self._end_downloads()
         self._head = f"{position}/{arms} {arm_id}"
         self._earned, self._asked, self._questions = 0.0, 0, questions
-        self._console.print(Text(f"\n{arm_id}", style="bold"))
+        self.line()
+        self._print(_text(arm_id, "bold"))
         self._status.start()
 
     def phase(self, text: str) -> None:
@@ -215,7 +252,7 @@ class LiveReporter:
         self._earned += event.points or 0.0
         self._asked += 1
         style = "green" if event.outcome == "passed" else "yellow" if event.points is None else "red"
-        self._console.print(Text("  " + answer_line(event), style=style))
+        self._print(_text("  " + answer_line(event), style))
 
     def end_arm(self) -> None:
         self._status.stop()
@@ -223,7 +260,7 @@ class LiveReporter:
     def _draw(self, tail: str = "") -> None:
         self._drawn_at = time.monotonic()
         done = f"{self._asked}/{self._questions} answers  {self._earned:g} points"
-        self._status.update(escape(f"{self._head}  {self._now}  {done}{tail}"))
+        self._status.update(_text(f"{self._head}  {self._now}  {done}{tail}"))
 
 
 def answer_line(event: Answered) -> str:

@@ -182,7 +182,7 @@ def test_marks_of_real_code_lead_to_its_lines(grader: SandboxGrader, name: str) 
 
 
 def test_a_line_of_a_model_cannot_move_the_cursor() -> None:
-    assert printable("x = 1\x1b[2J\r\a" + "y" * 300).startswith("x = 1\N{REPLACEMENT CHARACTER}[2J")
+    assert printable("x = 1\x1b[2J\r\a" + "y" * 300).startswith("x = 1\\u001b[2J\\r\\u0007yyy")
     assert len(printable("y" * 300)) == 160
 
 

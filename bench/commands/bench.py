@@ -18,9 +18,8 @@ from bench.runner.planning import (
     Wishes,
     check_context,
     choose,
-    download_bytes,
+    download_text,
     show,
-    size_text,
     spec_for,
     time_text,
     unfinished_run,
@@ -79,7 +78,8 @@ def _finish(end: RunEnd, choice: Choice, where: Places, out: Reporter) -> int:
     for arm_id, text in end.failed:
         out.warn(f"{arm_id} did not finish: {text}")
     out.line(f"report    {made.html}  (and {made.markdown.name} beside it)")
-    out.line(f'database  {where.database}  (./invoke sql "select arm_id, mean_score, n from arm_summary")')
+    asked = f"select arm_id, mean_score, n from arm_summary where run_id = '{end.run_id}'"
+    out.line(f'database  {where.database}  (./invoke sql "{asked}")')
     if end.status == "interrupted":
         return 130
     if choice.lineup_id == "smoke" and not end.failed:
@@ -90,8 +90,7 @@ def _finish(end: RunEnd, choice: Choice, where: Places, out: Reporter) -> int:
 def _bigger() -> str:
     """The next command to type, with what it costs."""
     big = choose(Wishes(lineup=BIG_LINEUP), ROOT)
-    size, whole = download_bytes(big.arms, default_cache())
-    cost = f"{'' if whole else 'at least '}{size_text(size)} to download, {time_text(big)}"
+    cost = f"to download: {download_text(big.arms, default_cache())}; {time_text(big)}"
     return (
         f"next      ./invoke bench --arm all   ({big.lineup_id}: {len(big.arms)} arms, {cost}; "
         "needs Docker and an NVIDIA GPU with 24 GB)"

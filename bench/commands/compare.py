@@ -6,18 +6,16 @@ import contextlib
 import os
 from pathlib import Path
 
+from bench.commands.stored import opened
 from bench.errors import BenchError
-from bench.paths import places
 from bench.report.compare import Comparison
 from bench.report.compare import compare as work
 from bench.reporter import Reporter
-from bench.store.database import EXIT_BAD_FILES, connect
 
 
 def compare(run_a: str, run_b: str, allow_mixed: bool, results: str | None, out: Reporter) -> int:
     """Print the comparison of two runs and write it to `compare-A-B.md`. 3 when unreadable files were left out."""
-    where = places(results)
-    connection, bad = connect(where.results)
+    where, connection, code = opened(results, out)
     with connection:
         found = work(connection, run_a, run_b, allow_mixed=allow_mixed)
     for line in found.lead:
@@ -29,9 +27,7 @@ def compare(run_a: str, run_b: str, allow_mixed: bool, results: str | None, out:
     for note in found.notes:
         out.line(f"note: {note}")
     out.line(f"written   {_write(found, where.reports)}")
-    for file in bad:
-        out.warn(f"left out {file.path}: {file.reason}")
-    return EXIT_BAD_FILES if bad else 0
+    return code
 
 
 def _write(found: Comparison, folder: Path) -> Path:

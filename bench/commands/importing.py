@@ -8,6 +8,7 @@ import tempfile
 from pathlib import Path
 
 from bench.commands.regrade import show
+from bench.commands.stored import existing
 from bench.errors import UsageError
 from bench.grading import calibrate, open_grader
 from bench.importing import Found, ImportedRun, read
@@ -18,6 +19,7 @@ from bench.paths import ROOT, places
 from bench.regrade.again import regrade
 from bench.report.runs import resolve_run
 from bench.reporter import Reporter
+from bench.runner.planning import size_text
 from bench.store.database import EXIT_BAD_FILES, connect, rebuild
 from bench.store.write import Store
 from bench.suites.load import Suite, load_suite, suite_ids
@@ -86,14 +88,18 @@ def _grade(suite: Suite, runs: list[ImportedRun], store: Store, out: Reporter) -
 
 def export(run: str, to: str | None, results: str | None, out: Reporter) -> int:
     """Write a run into one archive with checksums."""
-    where = places(results)
+    where = existing(results)
     connection, _ = connect(where.results)
     with connection:
         run_id = resolve_run(connection, run)
     target = Path(to).expanduser() if to else Path.cwd()
     if to is not None and not to.strip():
         raise UsageError("--to: expected a folder, or a file ending in .tar.gz")
+    if not target.exists() and not target.name.endswith(".tar.gz"):
+        raise UsageError(
+            f"--to {to}: expected a folder, or a file ending in .tar.gz, found no such folder; make it first"
+        )
     made = pack(where.results, run_id, target)
-    out.line(f"{made} ({made.stat().st_size / 1e6:.1f} MB)")
+    out.line(f"{made} ({size_text(made.stat().st_size)})")
     out.line(f"take it in elsewhere with: ./invoke import-run {made}")
     return 0

@@ -5,44 +5,42 @@ from __future__ import annotations
 import json as json_module
 
 from bench.commands.setup import engines_for, problems_for
+from bench.commands.stored import existing, name_left_out, opened
 from bench.models.obtain import expected_bytes, is_cached
 from bench.options import one_of
-from bench.paths import ROOT, default_cache, places
+from bench.paths import ROOT, default_cache
 from bench.presets.load import load_arms, load_lineups
 from bench.report.data import report_data, resolve_run
 from bench.report.make import make_report
 from bench.report.query import query
 from bench.reporter import Reporter
 from bench.runner.planning import Wishes, size_text
-from bench.store.database import connect, rebuild
+from bench.store.database import rebuild
+from bench.store.parts import BadFile
 from bench.suites.load import load_suite
-
-BAD_FILES = 3
-"""Exit code of a report that had to leave out unreadable files."""
 
 
 def report(run: str, results: str | None, as_json: bool, out: Reporter) -> int:
     """Write the report of a run, or print its data. 3 when unreadable files were left out."""
-    where = places(results)
-    connection, bad = connect(where.results)
+    where, connection, code = opened(results, out)
     run_id = resolve_run(connection, run)
     if as_json:
-        out.line(json_module.dumps(report_data(connection, run_id), indent=2, allow_nan=False, default=str))
+        out.data(json_module.dumps(report_data(connection, run_id), indent=2, allow_nan=False, default=str))
     else:
         rebuild(where.results, where.database)
         made = make_report(where.results, run_id, where.reports / run_id)
         out.line(str(made.html))
         out.line(str(made.markdown))
-    for file in bad:
-        out.warn(f"left out {file.path}: {file.reason}")
-    return BAD_FILES if bad else 0
+    return code
 
 
 def sql(text: str, form: str, results: str | None, out: Reporter) -> int:
-    """Run a query over the views and print what comes back."""
+    """Run a query over the views and print what comes back. 3 when unreadable files were left out."""
     one_of("--format", form, ("table", "csv", "json"))
-    out.line(query(places(results).results, text, form).rstrip("\n"))
-    return 0
+    where = existing(results)
+    bad: list[BadFile] = []
+    out.data(query(where.results, text, form, bad).rstrip("\n"))
+    return name_left_out(bad, out)
 
 
 def arms(out: Reporter) -> int:

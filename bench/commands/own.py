@@ -16,7 +16,8 @@ from bench.paths import ROOT, default_cache
 from bench.presets.load import Arm, ModelRef, arm_ids, load_arm, load_lineup
 from bench.presets.new_arm import new_arm as new_arm_text
 from bench.reporter import Reporter
-from bench.runner.planning import BIG_LINEUP, size_text
+from bench.runner.planning import BIG_LINEUP, OWN_SUITE, context_needed, size_text
+from bench.suites.load import load_suite
 from bench.telemetry.sampler import gpu_info
 
 
@@ -109,7 +110,7 @@ def new_arm(target: str, arm_id: str | None, show: bool, out: Reporter) -> int:
     except ArmError as e:
         raise BenchError(str(e)) from e
     if show:
-        out.line(made.text.rstrip("\n"))
+        out.data(made.text.rstrip("\n"))
         return 0
     path = ROOT / "presets" / "arms" / f"{made.arm_id}.toml"
     try:
@@ -120,5 +121,14 @@ def new_arm(target: str, arm_id: str | None, show: bool, out: Reporter) -> int:
     out.line(f"wrote {path}")
     for guess in made.guesses:
         out.line(f"  guessed: {guess}")
-    out.line(f"next: ./invoke bench --arm {made.arm_id} --suite coding-v2-strict")
+    suite = load_suite(OWN_SUITE, ROOT / "suites")
+    arm, need = load_arm(made.arm_id, ROOT), context_needed(suite)
+    if arm.context // arm.parallel >= need:
+        out.line(f"next: ./invoke bench --arm {made.arm_id} --suite {suite.suite_id}")
+    else:
+        out.line(f"next: ./invoke bench --arm {made.arm_id} --suite smoke")
+        out.line(
+            f"note: suite {suite.suite_id} may need {need} tokens of context and the preset has {arm.context}; raise "
+            "context in it, or set allow_small_context = true there and have long answers cut"
+        )
     return 0

@@ -7,10 +7,11 @@ import os
 from collections import Counter
 from collections.abc import Sequence
 
+from bench.commands.stored import existing
 from bench.errors import UsageError
 from bench.grading import calibrate, open_grader
 from bench.options import names, one_of, whole_number
-from bench.paths import ROOT, places
+from bench.paths import ROOT
 from bench.regrade.again import Regraded
 from bench.regrade.again import regrade as grade_again
 from bench.regrade.review import printable
@@ -30,7 +31,7 @@ def regrade(
     workers: str | None, out: Reporter,
 ) -> int:  # fmt: skip
     """0 when every answer got a verdict, 1 when some could not be graded."""
-    where = places(results)
+    where = existing(results)
     store = Store(where.results)
     provider = one_of("--sandbox", sandbox, SANDBOXES)
     if adopt and provider == "unsafe":
@@ -57,6 +58,9 @@ def regrade(
             show(end, out)
             ends.append(end)
     rebuild(where.results, where.database)
+    if not any(end.n_graded or end.n_not_measured for end in ends) and any(end.other_levels for end in ends):
+        asked = ", ".join(s.suite_id for _, s in pairs)
+        raise UsageError(f"no answer of run {run_id} was graded: suite {asked} has none of its levels")
     return 1 if any(end.n_not_measured for end in ends) else 0
 
 

@@ -6,9 +6,10 @@ import tempfile
 from pathlib import Path
 
 from bench.commands.setup import engines_for
+from bench.commands.stored import existing
 from bench.errors import UsageError
 from bench.models.obtain import obtain
-from bench.paths import ROOT, default_cache, places
+from bench.paths import ROOT, default_cache
 from bench.presets.load import load_arm
 from bench.reporter import Reporter
 from bench.runner import environment
@@ -22,7 +23,7 @@ def replay(
     generation: str, results: str | None, server: str | None, out: Reporter, own_suite: str | None = None
 ) -> int:
     """0 when the text is the same, 1 when it is not. Nothing is stored: a replay never counts."""
-    connection, _ = connect(places(results).results)
+    connection, _ = connect(existing(results).results)
     row = again.find(connection, generation)
     arm = load_arm(row["arm_id"], ROOT)
     suite = load_suite(own_suite or row["suite_id"], ROOT / "suites")

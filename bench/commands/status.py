@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
+from bench.commands.stored import opened
 from bench.locks import holder_of
-from bench.paths import places
 from bench.report.data import resolve_run
 from bench.reporter import Reporter
 from bench.runner.events import read
 from bench.runner.progress import progress
-from bench.store.database import connect
 
 
 def status(run: str, results: str | None, out: Reporter) -> int:
     """Print how a run stands. Reads files only, and disturbs nobody."""
-    where = places(results)
-    connection, _ = connect(where.results)
+    where, connection, code = opened(results, out)
     run_id = resolve_run(connection, run)
     found = connection.execute("select status, reason from runs_latest where run_id = ?", [run_id]).fetchone()
     state, reason = found or ("unknown", None)
@@ -53,13 +51,12 @@ def status(run: str, results: str | None, out: Reporter) -> int:
         figures = [(gpu[2], "W"), (gpu[3], "% busy"), (gpu[4], "°C")]
         text = "".join(f", {value:.0f} {unit}" for value, unit in figures if value is not None)
         out.line(f"GPU       {gpu[1] / 1e9:.1f} GB in use{text} (at {gpu[0]:%H:%M:%S} UTC)")
-    return 0
+    return code
 
 
 def runs(results: str | None, out: Reporter) -> int:
     """List the runs, newest last."""
-    where = places(results)
-    connection, _ = connect(where.results)
+    where, connection, code = opened(results, out)
     rows = connection.execute(
         "select r.run_id, r.status, r.origin, r.lineup_id, r.suite_id, len(r.arm_order), r.iterations, "
         "count(c.passed), count(*) filter (where c.planned) "
@@ -67,7 +64,7 @@ def runs(results: str | None, out: Reporter) -> int:
     ).fetchall()
     if not rows:
         out.line("no results yet; make some with: ./invoke bench")
-        return 0
+        return code
     table = []
     for run_id, state, origin, lineup, suite, arms, iterations, done, planned in rows:
         if state == "running" and holder_of(where.results, run_id) is None:

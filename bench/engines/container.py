@@ -224,7 +224,7 @@ class ContainerEngine:
         raise ArmError(
             "image_mismatch",
             f"image `{self.image}`: expected llama.cpp {want.fingerprint}, found {found.fingerprint or 'no build'}",
-            advice=f"make it with `invoke build-llama --rev {want.commit or want.build_commit}`",
+            advice=f"make it with `./invoke build-llama --rev {want.commit or want.build_commit}`",
         )
 
     def _plan(
@@ -252,7 +252,7 @@ class ContainerEngine:
                 ArmError(
                     "gpu_unavailable",
                     f"the preset says device = gpu, but the image `{self.image}` is built for the CPU only",
-                    advice="make one for the GPU with `invoke build-llama --backend cuda`",
+                    advice="make one for the GPU with `./invoke build-llama --backend cuda`",
                 )
             )
         return out

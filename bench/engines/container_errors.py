@@ -86,7 +86,7 @@ _REFUSALS = (
         r"executable file not found|no such file or directory.*exec|exec format error|exec: .*no such file",
         "image_mismatch",
         "the image's server cannot be started",
-        "use an image for this machine's processor, made by `invoke build-llama`",
+        "use an image for this machine's processor, made by `./invoke build-llama`",
     ),
 )
 
@@ -96,7 +96,7 @@ def as_arm_error(error: Exception, image: str) -> ArmError:
     text = " ".join(str(getattr(error, "explanation", None) or error).split())
     if isinstance(error, ImageNotFound):
         return ArmError(
-            "image_missing", f"the Docker engine has no image `{image}`", advice="make it with `invoke build-llama`"
+            "image_missing", f"the Docker engine has no image `{image}`", advice="make it with `./invoke build-llama`"
         )
     for refusal in _REFUSALS:
         match = refusal.pattern.search(text)

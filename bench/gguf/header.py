@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from bench.errors import ArmError
+from bench.visible import visible
 
 ReadRange = Callable[[int, int], bytes]
 """Bytes `[start, stop)`; fewer where the file ends."""
@@ -211,8 +212,7 @@ class _Cursor:
 
     def error(self, what: str) -> ArmError:
         """The file is damaged at this place."""
-        shown = "".join(c if c.isprintable() else "\ufffd" for c in what[:300])
-        detail = f"{self._name}: {shown} (near byte {self.position})"
+        detail = f"{self._name}: {visible(what[:300])} (near byte {self.position})"
         return ArmError(
             "model_corrupt", detail, advice="download the file again; if that does not help, convert it again"
         )

@@ -110,7 +110,7 @@ def get_image(client: docker.DockerClient, ref: str) -> Image:
         raise ArmError(
             "image_missing",
             f"the Docker engine has no image `{ref}`",
-            advice="make it with `invoke build-llama`, or fetch it with `docker pull`",
+            advice="make it with `./invoke build-llama`, or fetch it with `docker pull`",
         ) from e
     except (APIError, DockerException) as e:
         raise ArmError("image_missing", f"the image `{ref}` cannot be read: {e}") from e
@@ -174,7 +174,7 @@ def _find_server(client: docker.DockerClient, image: Image, config: Mapping[str,
     raise ArmError(
         "image_mismatch",
         f"expected an image with llama-server, found none in {names}{said}",
-        advice="use an image that `invoke build-llama` made, or llama.cpp's own `server` images",
+        advice="use an image that `./invoke build-llama` made, or llama.cpp's own `server` images",
     )
 
 

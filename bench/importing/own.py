@@ -20,10 +20,13 @@ from bench.importing.files import folder
 from bench.locks import holder_of
 from bench.store.parts import fault, superseded
 from bench.store.schema import KEYS, TABLES
+from bench.visible import visible
 
 _SUFFIXES = (".tar.gz", ".tgz")
 _MOST_ROWS = 50_000_000
 _NOT_RUNS = ("_columns",)
+_NAMES = ("run_id", "arm_id", "suite_id", "level_id", "lineup_id", "arm_order")
+"""Columns with the names that commands take and every table, picture and line shows."""
 
 
 def pack(results: Path, run_id: str, target: Path) -> Path:
@@ -141,7 +144,8 @@ def _wrong_rows(file: Path, table: str, run_id: str) -> str | None:
         found = pq.ParquetFile(file)
         if found.metadata.num_rows > _MOST_ROWS:
             return f"{found.metadata.num_rows} rows; at most {_MOST_ROWS} are read"
-        for batch in found.iter_batches(columns=list(KEYS[table])):
+        names = [name for name in found.schema_arrow.names if name in _NAMES]
+        for batch in found.iter_batches(columns=list(dict.fromkeys([*KEYS[table], *names]))):
             for name in KEYS[table]:
                 if batch.column(name).null_count:
                     return f"a row without {name}"
@@ -149,6 +153,15 @@ def _wrong_rows(file: Path, table: str, run_id: str) -> str | None:
             if ids != [run_id]:
                 other = next((i for i in ids if i != run_id), None)
                 return f"rows of another run ({other!r:.60})"
+            for name in names:
+                if (hidden := _hidden(batch.column(name))) is not None:
+                    return f"{name} '{visible(hidden)[:60]}' holds control or invisible characters"
     except (pa.ArrowException, OSError, ValueError) as e:
         return f"cannot be read: {str(e).splitlines()[0][:160] if str(e) else type(e).__name__}"
     return None
+
+
+def _hidden(column: pa.Array[Any]) -> str | None:
+    """The first text of a column, or of its lists, with a character that cannot be seen."""
+    values = column.flatten() if isinstance(column, (pa.ListArray, pa.LargeListArray)) else column
+    return next((v for v in values.unique().to_pylist() if v is not None and visible(v) != v), None)

@@ -17,6 +17,7 @@ from bench.models.checksums import combined_sha256
 from bench.models.local import find_models
 from bench.models.sources import HfSource, parse_source, split_parts
 from bench.presets.load import Arm, ModelRef, Sampler, arm_ids, load_samplers
+from bench.visible import visible
 
 CONTEXTS = (131072, 65536, 32768, 16384, 8192, 4096)
 """Contexts that are tried, largest first."""
@@ -188,8 +189,8 @@ def _text(arm: Arm, facts: GgufFacts, guesses: list[str]) -> str:
 
 
 def plain(text: str) -> str:
-    """Text of a file on one line, without control characters: it must not end a comment and begin a key."""
-    return " ".join("".join(c if c.isprintable() else " " for c in text).split())
+    """Text of a file on one line, control characters as codes: it must not end a comment and begin a key."""
+    return visible(" ".join(text.split()))
 
 
 def _startup_s(facts: GgufFacts) -> int:

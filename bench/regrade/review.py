@@ -17,6 +17,7 @@ from bench.errors import UsageError
 from bench.ids import new_id
 from bench.regrade.stored import query
 from bench.store.write import Store
+from bench.visible import visible
 
 _MOST_LINES = 8
 _WIDEST = 160
@@ -155,5 +156,5 @@ def decisive_lines(code: str, reasons: Sequence[str]) -> tuple[tuple[int, str], 
 
 def printable(line: str) -> str:
     """A line that cannot move the cursor or colour a terminal, cut to 160 characters."""
-    line = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in line.replace("\t", "    ")).rstrip()
+    line = visible(line.replace("\t", "    ").rstrip())
     return line if len(line) <= _WIDEST else line[: _WIDEST - 1] + "…"

@@ -15,8 +15,10 @@ CHART_QUERIES: dict[str, str] = {
     "time_split": """
         from time_split where run_id = $run and seconds > 0 order by arm_id, part_order""",
     "first_tokens": """
+        -- As in the table: where the prompt cache gave nothing.
         select arm_id, identity, first_token_ms from cells
-        where run_id = $run and first_token_ms is not null and complete order by all limit 5000""",
+        where run_id = $run and planned and complete and cache_n = 0 and first_token_ms is not null
+        order by all limit 5000""",
     "telemetry": f"""
         with samples as (
             select

@@ -17,7 +17,7 @@ from bench.report.markdown import Safe, inline, table
 from bench.report.names import Key, arm_name, arm_names
 from bench.report.runs import resolve_run
 from bench.report.values import plain
-from bench.store.database import snapshot
+from bench.store.database import snapshot, understood
 
 Row = Mapping[str, Any]
 
@@ -71,12 +71,14 @@ def compare(
     run_a, run_b = resolve_run(connection, text_a), resolve_run(connection, text_b)
     if run_a == run_b:
         raise UsageError(f"expected two runs, found {run_a} twice ('{text_a}' and '{text_b}')")
-    snapshot(connection, [run_a, run_b])
-    facts = _Facts(connection, run_a, run_b)
+    with understood(f"runs {run_a} and {run_b}"):
+        snapshot(connection, [run_a, run_b])
+        facts = _Facts(connection, run_a, run_b)
     if not facts.arms:
         raise UsageError(
             f"no arm was measured in the same suite in both runs: {run_a} has {facts.held(run_a)}, {run_b} has "
-            f"{facts.held(run_b)}"
+            f"{facts.held(run_b)}; to hold models against each other put them into one run: "
+            "./invoke bench --arm A --arm B, or --model A.gguf --model B.gguf"
         )
     mixed = _mixed(facts)
     if mixed and not allow_mixed:
@@ -127,7 +129,7 @@ class _Facts:
 
     def held(self, run: str) -> str:
         """The arms of a run with its suite, for a message."""
-        arms = sorted({r["arm_id"] for r in self.summary[run]})
+        arms = sorted({r["arm_id"] + ("" if r["n_measured"] else " (without verdicts)") for r in self.summary[run]})
         return f"{', '.join(arms) or 'no arms'} on {self.runs[run].get('suite_id') or 'no suite'}"
 
     def of(self, side: int, row: Row) -> Row:

@@ -12,15 +12,15 @@ import jinja2
 from markupsafe import Markup, escape
 
 from bench.report.content import Cell, Code, Table
-from bench.report.markdown import visible
+from bench.visible import visible
 
 _HERE = Path(__file__).parent
 _NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
 
 
 def text(value: object) -> Markup:
-    """Text between tags or in a quoted attribute."""
-    return value if isinstance(value, Markup) else escape(visible(str(value)))
+    """Text between tags or in a quoted attribute; newlines stay, and count in a block of code alone."""
+    return value if isinstance(value, Markup) else escape(visible(str(value), lines=True))
 
 
 def block(value: object) -> Markup:

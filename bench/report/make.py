@@ -21,7 +21,7 @@ from bench.report.markdown import Safe, block, inline
 from bench.report.names import arm_names
 from bench.report.page import page
 from bench.report.svg import dark, size, uri, warm_up
-from bench.store.database import connect
+from bench.store.database import connect, understood
 
 _LONGEST = 4000
 """Characters of a sentence: a lineup of many arms has many pairs."""
@@ -43,11 +43,12 @@ def make_report(results: Path, run_id: str, folder: Path, *, allow_mixed: bool =
     """Write `report.html`, `report.md` and `charts/*.svg` into a folder (`reports/RUN`).
 
     `run_id` may be `latest` or a unique prefix. Files that cannot be read are named in the report. Raises UsageError
-    for an unknown run, BenchError where nothing was run yet or the folder cannot be written to.
+    for an unknown run, BenchError where nothing was run yet, the views cannot work with what is stored, or the folder
+    cannot be written to.
     """
     warm_up()
     connection, bad = connect(results)
-    with connection:
+    with connection, understood(f"run {run_id}"):
         run_id = resolve_run(connection, run_id)
         data = report_data(connection, run_id)
         names = arm_names(data["summary"])

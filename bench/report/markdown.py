@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from typing import Self
 
 from bench.report.content import Code, Table
+from bench.visible import visible
 
 _SPECIAL = re.compile(
     r"(?P<markup>[\\`*\[\]|~$^{}]"
@@ -19,9 +21,7 @@ _SPECIAL = re.compile(
     re.IGNORECASE,
 )
 _ENTITY = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
-_CONTROL = re.compile(
-    r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ufff9-\ufffb]"
-)
+_SPACE = re.compile(r"[ \t\r\n]+")
 _LEADING = re.compile(r"^(?:[#+=:-]|\d+[.)])")
 
 
@@ -30,17 +30,16 @@ class Safe(str):
 
     __slots__ = ()
 
-
-def visible(text: str) -> str:
-    """Control characters and marks of text direction as `\\u202e`: to be seen, and without effect."""
-    return _CONTROL.sub(lambda m: f"\\u{ord(m[0]):04x}", text)
+    def __new__(cls, text: str) -> Self:
+        """Invisible characters are shown as their codes here too: no part of a report can bring one in."""
+        return super().__new__(cls, visible(text, lines=True))
 
 
 def inline(value: object, limit: int = 300) -> Safe:
     """Text for a cell or a sentence: one line, every sign of Markdown and HTML taken literally, cut at `limit`."""
     if isinstance(value, Safe):
         return value
-    text = " ".join(str(value).split())
+    text = _SPACE.sub(" ", str(value)).strip(" ")
     if len(text) > limit:
         text = text[: limit - 1] + "…"
     text = visible(text)
@@ -51,7 +50,7 @@ def inline(value: object, limit: int = 300) -> Safe:
 def fenced(text: str, language: str = "", *, lines: int = 40, width: int = 200) -> Safe:
     """Text as a code block, behind a fence longer than any inside it; cut after so many lines."""
     text = text.replace("\r\n", "\n").replace("\r", "\n")
-    rows = [visible(row if len(row) <= width else row[: width - 1] + "…") for row in text.strip("\n").split("\n")]
+    rows = [row if len(row) <= width else row[: width - 1] + "…" for row in text.strip("\n").split("\n")]
     if len(rows) > lines:
         rows = [*rows[:lines], f"… ({len(rows) - lines} more lines)"]
     longest = max((len(m) for row in rows for m in re.findall(r"`+", row)), default=0)

@@ -16,6 +16,8 @@ import duckdb
 from bench.errors import UsageError
 from bench.report.values import plain
 from bench.store.database import connect, snapshot
+from bench.store.parts import BadFile
+from bench.visible import visible
 
 FORMATS = ("table", "csv", "json")
 _WIDEST = 80
@@ -24,14 +26,17 @@ FIX_UP_TO = 100_000
 """Answers up to which the views are fixed in memory before a query."""
 
 
-def query(results: Path, sql: str, fmt: str = "table") -> str:
+def query(results: Path, sql: str, fmt: str = "table", left_out: list[BadFile] | None = None) -> str:
     """The answer to one SELECT over the views, as a table, CSV with a header line, or JSON (a list of objects).
 
-    Only reads: a statement that is no query is refused. Raises UsageError with what DuckDB says, in one line.
+    Only reads: a statement that is no query is refused. Files that had to be left out are added to `left_out`. Raises
+    UsageError with what DuckDB says, in one line.
     """
     if fmt not in FORMATS:
         raise UsageError(f"--format {fmt}: expected {', '.join(FORMATS)}")
-    connection, _ = connect(results)
+    connection, bad = connect(results)
+    if left_out is not None:
+        left_out += bad
     with connection:
         answers = connection.execute("select count(*) from generations").fetchone()
         if answers and 0 < answers[0] <= FIX_UP_TO:
@@ -103,6 +108,7 @@ def _csv(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
 
 def _table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
     """Columns side by side, numbers to the right; long values cut. NULL is shown as NULL."""
+    columns = [visible(name) for name in columns]
     texts = [["NULL" if v is None else _printable(_cell(v)) for v in row] for row in rows]
     numeric = [all(isinstance(r[i], (int, float, Decimal)) or r[i] is None for r in rows) for i in range(len(columns))]
     widths = [max(len(c), *(len(t[i]) for t in texts)) if texts else len(c) for i, c in enumerate(columns)]
@@ -116,6 +122,6 @@ def _table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
 
 
 def _printable(text: str) -> str:
-    """One line of printable characters: what a model wrote must not move the cursor or colour the terminal."""
-    text = "".join(c if c.isprintable() else " " for c in text)
+    """One line: what a model wrote must not move the cursor or colour the terminal."""
+    text = visible(text[: _WIDEST + 1])
     return text if len(text) <= _WIDEST else text[: _WIDEST - 1] + "…"

@@ -32,7 +32,7 @@ def recommendations(rows: Sequence[Row]) -> Table:
         sizes = _goal(found[0]) is None
         goal = f"fits in {goals[0] if len(goals) == 1 else f'{_gb(found[0])} to {goals[-1]}'}" if sizes else goals[0]
         last = found[-1]
-        arm = last["arm_id"] or f.NA
+        arm = ", ".join(last["equal_arms"] or []) or last["arm_id"] or f.NA
         out.append([goal, arm, _HOLDS.get(last["status"], last["status"]), last["reason"] or "", last["evidence"]])
     return table(["Goal", "Arm", "Against the others", "Why", "Evidence"], out)
 
@@ -119,7 +119,7 @@ def saturation(rows: Sequence[Row], summary: Sequence[Row]) -> tuple[str, Table]
             [
                 f"{r['level_id']} {r['level_title'] or ''}".strip(),
                 f.NA if r["level_points"] is None else f"{r['level_points']:g}",
-                f"{r['k']} of {r['n']}",
+                f"{r['k']} of {r['n']}" if r["n"] else f.NA,
                 r["says"] or f"not known: {r['reason']}",
             ]
             for r in rows

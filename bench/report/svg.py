@@ -5,9 +5,12 @@ from __future__ import annotations
 import base64
 import re
 import threading
+from collections.abc import Mapping
 from typing import Any
 
 import vl_convert
+
+from bench.visible import visible
 
 INK, MUTED, GRID, PAPER = "#1a1b1e", "#5f6369", "#e3e5e9", "#fefefe"
 _DARK = {INK: "#e8eaee", MUTED: "#a6acb5", GRID: "#343941", PAPER: "#17191d"}
@@ -37,8 +40,22 @@ _CONFIG: dict[str, Any] = {
 
 
 def draw(spec: dict[str, Any]) -> str:
-    """A Vega-Lite specification as SVG on light paper. Nothing is fetched: the data has to be inside."""
-    return str(vl_convert.vegalite_to_svg({**spec, "config": _CONFIG}, allowed_base_urls=[]))
+    """A Vega-Lite specification as SVG on light paper. Nothing is fetched: the data has to be inside.
+
+    Values with invisible characters are shown with their codes. Names of fields and titles must be the program's own:
+    Vega makes expressions of them, and undoes such codes there.
+    """
+    # A character that XML cannot hold does not make the renderer raise: it ends the process.
+    return str(vl_convert.vegalite_to_svg({**_shown(spec), "config": _CONFIG}, allowed_base_urls=[]))
+
+
+def _shown(part: Any) -> Any:
+    """A part of a specification with all its text safe to show."""
+    if isinstance(part, str):
+        return visible(part)
+    if isinstance(part, Mapping):
+        return {key: _shown(value) for key, value in part.items()}
+    return [_shown(value) for value in part] if isinstance(part, (list, tuple)) else part
 
 
 def warm_up() -> None:

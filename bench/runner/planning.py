@@ -11,7 +11,7 @@ from bench.engines.endpoint import endpoint_arm
 from bench.errors import ArmError, UsageError
 from bench.ids import new_run_id
 from bench.models.obtain import expected_bytes, is_cached
-from bench.options import names, number, one_of, whole_number
+from bench.options import counted, names, number, one_of, whole_number
 from bench.presets.load import Arm, Lineup, arm_ids, load_arm, load_lineup, load_lineups, load_sampler
 from bench.presets.new_arm import arms_from_models
 from bench.reporter import Reporter
@@ -96,6 +96,9 @@ def choose(wishes: Wishes, root: Path) -> Choice:
     else:
         if "all" in asked:
             raise UsageError("--arm takes 'all' or arm ids, not both; leave out one of them")
+        lineups = load_lineups(root)
+        if one := next((name for name in asked if name in lineups and name not in known), None):
+            raise UsageError(f"--arm {one}: that is a lineup; type --lineup {one}")
         wanted = [one_of("--arm", arm_id, known) for arm_id in asked]
         if lineup is not None and wishes.lineup is not None:
             for arm_id in wanted:
@@ -189,13 +192,17 @@ def unfinished_run(choice: Choice, wishes: Wishes, results: Path) -> Unfinished 
     return found
 
 
+def context_needed(suite: Suite) -> int:
+    """Tokens that a suite's longest prompt and answer may take together; see `check_context`."""
+    return max(len(level.prompt) for level in suite.levels) // 3 + 64 + suite.max_tokens
+
+
 def check_context(choice: Choice) -> dict[str, str]:
     """Arms whose context cannot hold prompt and `max_tokens`, a sentence each. Raises UsageError without consent.
 
     The prompt is counted at 3 characters a token, which overstates it for English and code.
     """
-    longest = max(len(level.prompt) for level in choice.suite.levels) // 3 + 64
-    need = longest + choice.suite.max_tokens
+    need = context_needed(choice.suite)
     small = {arm.arm_id: arm for arm in choice.arms if arm.context // arm.parallel < need}
     for arm in small.values():
         if not arm.allow_small_context:
@@ -260,27 +267,37 @@ def download_bytes(arms: Iterable[Arm], cache: Path) -> tuple[int, bool]:
     return sum(size or 0 for size in seen.values()), None not in seen.values()
 
 
+def download_text(arms: Sequence[Arm], cache: Path) -> str:
+    """What is still to be downloaded: `21.2 GB`, or `21.2 GB for 1 of 4 models; ...` where sizes are not known."""
+    wanted = {arm.model.source: expected_bytes(arm.model) for arm in arms if not is_cached(arm.model, cache)}
+    if not wanted:
+        return "nothing, every model is here"
+    known = [size for size in wanted.values() if size]
+    if len(known) == len(wanted):
+        return size_text(sum(known))
+    if not known:
+        return f"{len(wanted)} models of unknown size" if len(wanted) > 1 else "a model of unknown size"
+    return f"{size_text(sum(known))} for {len(known)} of {len(wanted)} models; the size of the others is not known here"
+
+
 def show(
     choice: Choice, problems: Mapping[str, list[str]], cache: Path, engines: Mapping[str, Engine], out: Reporter
 ) -> None:
     """The plan, before anything is downloaded or started."""
-    title = choice.lineup.title if choice.lineup else "arms of your choice"
+    whole = choice.lineup is not None and {a.arm_id for a in choice.arms} >= set(choice.lineup.arms)
+    title = choice.lineup.title if choice.lineup and whole else "arms of your choice"
     out.line(f"Plan: {choice.lineup_id} - {title}")
-    if choice.lineup and choice.lineup.question and choice.lineup.suite == choice.suite.suite_id:
+    if choice.lineup and whole and choice.lineup.question and choice.lineup.suite == choice.suite.suite_id:
         out.line(f"  question    {choice.lineup.question}")
     levels = len(choice.suite.levels)
     suite = choice.suite
+    size = f"{counted(levels, 'level')}, {suite.max_points} points, {suite.max_tokens} tokens each"
+    out.line(f"  suite       {suite.suite_id}: {size}")
     out.line(
-        f"  suite       {suite.suite_id}: {levels} levels, {suite.max_points} points, {suite.max_tokens} tokens each"
+        f"  questions   {counted(len(choice.arms), 'arm')} x {counted(choice.iterations, 'iteration')} x "
+        f"{counted(levels, 'level')} = {choice.questions}"
     )
-    out.line(
-        f"  questions   {len(choice.arms)} arms x {choice.iterations} iterations x {levels} levels = {choice.questions}"
-    )
-    size, whole = download_bytes(choice.arms, cache)
-    least = "" if whole else "at least "
-    out.line(
-        f"  download    {least}{size_text(size)}" if size or not whole else "  download    nothing, every model is here"
-    )
+    out.line(f"  download    {download_text(choice.arms, cache)}")
     out.line(f"  time        {time_text(choice)}")
     rows = []
     for arm in choice.arms:
@@ -295,6 +312,8 @@ def show(
 
 def size_text(size: int) -> str:
     """`93.8 MB`, `21.2 GB`: decimal, as hubs and drives count."""
+    if size < 1e5:
+        return f"{size / 1e3:.1f} kB"
     return f"{size / 1e9:.1f} GB" if size >= 1e9 else f"{size / 1e6:.1f} MB"
 
 
@@ -302,7 +321,11 @@ def time_text(choice: Choice) -> str:
     """How long it may take, with what that rests on; honest about not knowing."""
     lineup = choice.lineup
     if lineup is None or lineup.expected_minutes is None or lineup.suite != choice.suite.suite_id:
-        return "not known: nothing like it was run before"
+        longest = _minutes(choice.questions * choice.suite.request_limit_s / 60)
+        return f"not known; at most {longest} of answering ({choice.suite.request_limit_s:g} s an answer)"
     minutes = lineup.expected_minutes * choice.iterations / lineup.iterations * len(choice.arms) / len(lineup.arms)
-    text = f"{minutes / 60:.1f} hours" if minutes > 90 else f"{max(1, round(minutes))} min"
-    return f"about {text} (from {lineup.expected_on})"
+    return f"about {_minutes(minutes)} (from {lineup.expected_on})"
+
+
+def _minutes(minutes: float) -> str:
+    return f"{minutes / 60:.1f} hours" if minutes > 90 else f"{max(1, round(minutes))} min"

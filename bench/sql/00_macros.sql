@@ -9,6 +9,14 @@ create or replace macro decode_rate(n, ms) as
 create or replace macro prompt_rate(n, ms) as
     case when n >= 1 and ms > 0 then n * 1000.0 / ms end;
 
+-- A time in milliseconds: NULL where it cannot be one (negative, no number, or more than 30 years).
+create or replace macro elapsed(ms) as case when ms >= 0 and ms < 1e12 then ms end;
+
+-- Difference of two means, a - b. What differs in the last digits only is no difference: sums of the same values in
+-- another order do.
+create or replace macro difference_of(a, b) as
+    case when abs(a - b) <= 1e-9 * greatest(abs(a), abs(b)) then 0.0 else a - b end;
+
 -- Ends of the Wilson 95 % interval of k passes among n, in percent (Wilson 1927; z = 1.959963984540054).
 -- The ends at k = 0 and k = n are exact by definition, not by luck of rounding, and 0 <= low <= rate <= high <= 100.
 create or replace macro wilson_low(k, n) as

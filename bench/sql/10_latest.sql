@@ -55,6 +55,10 @@ select
 from plan
 group by run_id, arm_id, suite_id, level_id, iteration;
 
+-- Printed figures, each once: a row that is stored twice is one figure.
+create or replace view published_once as
+select distinct * from published;
+
 -- The levels of a run's suite, from its plan, or as a published report names them.
 create or replace view levels as
 select run_id, suite_id, level_id, any_value(level_index) as level_index, any_value(level_title) as title,
@@ -64,6 +68,6 @@ group by run_id, suite_id, level_id
 union all by name
 select run_id, suite_id, level_id, row_number() over (partition by run_id, suite_id order by level_id) as level_index,
     any_value(title) as title, any_value(value) as points
-from published
+from published_once
 where metric = 'level_points' and run_id not in (select run_id from plan)
 group by run_id, suite_id, level_id;

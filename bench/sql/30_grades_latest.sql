@@ -39,6 +39,18 @@ decided as (
     where h.suspect
     group by h.run_id, h.grade_id
 ),
+-- Points that are none: a pass without any, or others than 0 to the level's. Such a grade says nothing.
+checked as (
+    select * replace (case when no_points then 'not_measured' else outcome end as outcome,
+        case when no_points then 'its grade has ' || coalesce(points::varchar, 'no') || ' points of '
+            || coalesce(max_points::varchar, 'an unknown number') else detail end as detail)
+    from (
+        select *,
+            passed and points is null or points is not null and not (points between 0 and coalesce(max_points, 1e12) + 1e-9)
+                as no_points
+        from newest
+    )
+),
 joined as (
     select
         h.*, d.review,
@@ -51,11 +63,11 @@ joined as (
             when h.passed is null and h.outcome in ('context_overflow', 'time_limit', 'loop_ended') then false
             else h.passed
         end as verdict
-    from newest h
+    from checked h
     left join decided d using (run_id, grade_id)
 )
 select
-    * exclude (passed, points, suspect, outcome, review, waiting, rejected, verdict),
+    * exclude (no_points, passed, points, suspect, outcome, review, waiting, rejected, verdict),
     case when rejected then 'tampering' else outcome end as outcome,
     waiting as suspect,
     review.decision as decision,

@@ -12,13 +12,13 @@ answered as (
     select
         run_id, arm_id, suite_id, level_id, iteration, identity, in_plan, generation_id, attempt, complete, outcome, detail,
         finish_reason, prompt_hash, request_seed, prompt_tokens, completion_tokens, reasoning_tokens, answer_tokens, cache_n,
-        draft_n, draft_n_accepted, started_at, coalesce(last_token_ms, total_ms) as took_ms,
+        draft_n, draft_n_accepted, started_at, elapsed(coalesce(last_token_ms, total_ms)) as took_ms,
         -- With several questions at a time each slows the others: then only the single-stream probe tells the speed.
-        case when alone then decode_rate(predicted_n, predicted_ms) end as decode_tps,
-        case when alone then prompt_rate(prompt_n, prompt_ms) end as prompt_tps,
-        case when alone then first_token_ms end as first_token_ms,
-        case when alone then first_answer_ms end as first_answer_ms,
-        case when alone then coalesce(last_token_ms, total_ms) / 1000.0 end as answer_s
+        case when alone then decode_rate(predicted_n, elapsed(predicted_ms)) end as decode_tps,
+        case when alone then prompt_rate(prompt_n, elapsed(prompt_ms)) end as prompt_tps,
+        case when alone then elapsed(first_token_ms) end as first_token_ms,
+        case when alone then elapsed(first_answer_ms) end as first_answer_ms,
+        case when alone then elapsed(coalesce(last_token_ms, total_ms)) / 1000.0 end as answer_s
     from (select *, run_id not in (select run_id from shared) as alone from generations_latest)
 ),
 -- What `--until decided` made unnecessary is planned no more: it is no gap.

@@ -21,5 +21,5 @@ group by run_id, arm_id, suite_id, identity, iteration
 union all by name
 -- Scores that another report printed. They say nothing of the levels.
 select run_id, arm_id, suite_id, null::varchar as identity, iteration, value as score, value as score_with_suspects, 100.0 as max_points
-from published
+from published_once
 where metric = 'score' and grade_kind = 'headline';

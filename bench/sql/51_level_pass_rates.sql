@@ -14,9 +14,11 @@ with counted as (
     where planned
     group by run_id, arm_id, suite_id, identity, level_id
     union all by name
-    select run_id, arm_id, suite_id, null::varchar as identity, level_id, value::bigint as k, n, n as n_planned, value::bigint as k_with_suspects
-    from published
-    where metric = 'level_passed' and grade_kind = 'headline'
+    select run_id, arm_id, suite_id, null::varchar as identity, level_id,
+        try_cast(value as bigint) as k, n, n as n_planned, try_cast(value as bigint) as k_with_suspects
+    from published_once
+    -- A number of passes that is none is no figure; `caveats` says so.
+    where metric = 'level_passed' and grade_kind = 'headline' and value between 0 and coalesce(n, 1e9) and value = floor(value)
 )
 select
     c.run_id, c.arm_id, c.suite_id, c.identity, c.level_id, l.level_index, l.title as level_title, l.points as level_points,

@@ -69,13 +69,13 @@ answers as (
 printed as (
     select run_id, arm_id, suite_id,
         -- Told apart from wrong answers by whoever looked again, so of any kind of figure.
-        sum(value) filter (where metric = 'no_answer')::bigint as n_no_answer,
+        try_cast(sum(value) filter (where metric = 'no_answer') as bigint) as n_no_answer,
         max(value) filter (where metric = 'decode_tps_mean') as decode_tps_mean,
         max(value) filter (where metric = 'decode_tps_sd') as decode_tps_sd,
         max(n) filter (where metric = 'decode_tps_mean') as decode_tps_n,
         max(value) filter (where metric = 'ttft_ms') as ttft_ms_mean,
         max(n) filter (where metric = 'ttft_ms') as ttft_n
-    from published
+    from published_once
     where grade_kind = 'headline' or metric = 'no_answer'
     group by run_id, arm_id, suite_id
 )
@@ -84,8 +84,9 @@ select
     a.status, a.reason, a.title,
     i.mean_score, i.sd_score, i.min_score, i.max_score, coalesce(i.n, 0) as n, coalesce(i.n_iterations, r.iterations) as n_planned,
     i.half_width,
-    greatest(0.0, i.mean_score - i.half_width) as ci_low,
-    least(100.0, i.mean_score + i.half_width) as ci_high,
+    -- greatest() and least() pass over NULL: one score alone has no interval.
+    case when i.half_width is not null then greatest(0.0, i.mean_score - i.half_width) end as ci_low,
+    case when i.half_width is not null then least(100.0, i.mean_score + i.half_width) end as ci_high,
     i.mean_score - i.half_width < 0.0 or i.mean_score + i.half_width > 100.0 as ci_cut,
     't, 95 %, n - 1' as ci_method,
     i.mean_score_with_suspects,

@@ -13,7 +13,12 @@
 --   extractor            another piece of the answer was graded
 --   tests                the same answer under other tests
 create or replace view disagreements as
-with published_verdicts as (
+with
+-- A generation that is stored twice is one.
+generations_once as (
+    select * from generations qualify row_number() over (partition by run_id, generation_id order by attempt desc) = 1
+),
+published_verdicts as (
     select *
     from grades
     where grade_kind = 'published' and passed is not null
@@ -48,7 +53,7 @@ pairs as (
         contains(coalesce(g.content, ''), '```') as answer_fenced,
         contains(coalesce(g.reasoning, ''), '```') as reasoning_fenced
     from published_verdicts p
-    join generations g using (generation_id)
+    join generations_once g using (run_id, generation_id)
     left join ours o using (generation_id)
     -- An answer that never came has no grade of ours, and is no failure of the model's.
     where (o.grade_id is not null or not is_complete(g.outcome))
@@ -87,7 +92,7 @@ select
             || coalesce(nullif(array_to_string(offered, ', '), ''), 'nothing')
         when 'extractor' then 'another piece of the answer was graded (our rule: ' || code_rule || ')'
         else case
-            when passed then 'all ' || tests_expected || ' of our tests pass; published: '
+            when passed then coalesce('all ' || tests_expected || ' of ', 'all of ') || 'our tests pass; published: '
                 || coalesce(published_detail, 'failed')
             else 'our test ' || coalesce(first_failed_test, '?') || ' fails'
         end || coalesce(' (published tests: ' || published_tests_passed || ' of ' || published_tests_expected || ')', '')

@@ -35,10 +35,10 @@ caused as (
 printed as (
     select
         h.run_id, h.arm_id, h.suite_id, null::varchar as identity, h.level_id, 'regraded' as cause,
-        max(o.value - h.value)::bigint as n
-    from published h
-    join published o using (run_id, arm_id, suite_id, level_id, metric, n)
-    where metric = 'level_passed' and h.grade_kind = 'headline' and o.grade_kind <> 'headline' and o.value > h.value
+        try_cast(max(o.value - h.value) as bigint) as n
+    from published_once h
+    join published_once o using (run_id, arm_id, suite_id, level_id, metric, n)
+    where metric = 'level_passed' and h.grade_kind = 'headline' and o.grade_kind <> 'headline' and o.value > h.value and o.value <= o.n and h.value >= 0
     group by h.run_id, h.arm_id, h.suite_id, h.level_id
 )
 select run_id, arm_id, suite_id, identity, level_id, cause, count(*) as n

@@ -175,7 +175,11 @@ scenarios as (
         -- The part of below^2 from levels that were always passed or always failed: there the limit comes nearer with
         -- n and not with its root.
         1e4 * sum(case when x.k = x.n then pow(x.share * (x.rate - x.low_adjusted), 2) else 0 end
-            + case when y.k = 0 then pow(y.share * (y.high_adjusted - y.rate), 2) else 0 end) as below_at_ends
+            + case when y.k = 0 then pow(y.share * (y.high_adjusted - y.rate), 2) else 0 end) as below_at_ends,
+        -- The same by the limit at the ends of many iterations, 1 - (alpha / 2)^(1 / n) -> ln(2 / alpha) / n: at few it is
+        -- cut short by the end of the scale.
+        1e4 * sum(case when x.k = x.n then pow(x.share * ln(2 * x.n_pairs / x.alpha) / x.n, 2) else 0 end
+            + case when y.k = 0 then pow(y.share * ln(2 * y.n_pairs / y.alpha) / y.n, 2) else 0 end) as limit_at_ends
     from pairs p
     join limits x on x.run_id = p.run_id and x.suite_id = p.suite_id and x.arm_id = p.a.arm_id
         and x.identity is not distinct from p.a.identity
@@ -197,7 +201,9 @@ judged as (
 scored as (
     select run_id, suite_id, arm_a, identity_a, arm_b, identity_b,
         max({'n_a': n_a, 'n_b': n_b, 'difference': difference, 'low': greatest(-100.0, difference - below),
-            'high': least(100.0, difference + above), 'below': below, 'at_ends': below_at_ends, 'complete': complete, 'verdict': verdict})
+            'high': least(100.0, difference + above), 'rest': pow(mover_below, 2) - below_at_ends, 'at_ends': limit_at_ends,
+            'hoeffding': hoeffding,
+            'log_error': log_error, 'complete': complete, 'verdict': verdict})
             filter (where not doubtful_a and not doubtful_b) as s,
         list_sort(list_distinct(list(verdict))) as verdicts_possible
     from judged
@@ -219,8 +225,8 @@ decided as (
 ),
 speeds as (
     select p.*,
-        p.a.decode_mean - p.b.decode_mean as decode_difference,
-        p.a.answer_mean - p.b.answer_mean as answer_difference,
+        difference_of(p.a.decode_mean, p.b.decode_mean) as decode_difference,
+        difference_of(p.a.answer_mean, p.b.answer_mean) as answer_difference,
         case when p.a.decode_n > 1 and p.b.decode_n > 1 then pow(p.a.decode_sd, 2) / p.a.decode_n end as decode_va,
         case when p.a.decode_n > 1 and p.b.decode_n > 1 then pow(p.b.decode_sd, 2) / p.b.decode_n end as decode_vb,
         case when p.a.answer_n > 1 and p.b.answer_n > 1 then pow(p.a.answer_sd, 2) / p.a.answer_n end as answer_va,
@@ -271,10 +277,12 @@ select
     case when comparable and decided is null then verdicts_possible end as verdicts_possible,
     case when comparable and decided is null then len(verdicts_possible) = 1 end as robust,
     case when comparable and decided is null and s.verdict = 'not separated' and s.difference > 1e-9
-        -- f times the iterations make below^2 = rest / f + at_ends / f^2; it equals difference^2 at this f.
-        then ceil(least(s.n_a, s.n_b) * ((pow(s.below, 2) - s.at_ends
-            + sqrt(pow(pow(s.below, 2) - s.at_ends, 2) + 4 * pow(s.difference, 2) * s.at_ends))
-            / (2 * pow(s.difference, 2)) - 1))::bigint end as more_iterations,
+        -- f times the iterations make MOVER's below^2 = rest / f + at_ends / f^2; it equals difference^2 at this f. The
+        -- wider interval of few iterations must have ended too, or exclude zero itself.
+        then greatest(1, ceil(least(s.n_a, s.n_b) * ((s.rest + sqrt(pow(s.rest, 2) + 4 * pow(s.difference, 2) * s.at_ends))
+            / (2 * pow(s.difference, 2)) - 1)),
+            least(ceil(pow(s.log_error, 2) / 4), ceil(least(s.n_a, s.n_b) * pow(s.hoeffding / s.difference, 2)))
+                - least(s.n_a, s.n_b))::bigint end as more_iterations,
     case when decided is null then 'Clopper-Pearson per level, MOVER, Bonferroni' else 'e-values, stopped by the results' end as method,
     decode_difference, decode_difference - decode_half as decode_low, decode_difference + decode_half as decode_high,
     answer_difference, answer_difference - answer_half as answer_low, answer_difference + answer_half as answer_high

@@ -95,8 +95,8 @@ pair_texts as (
             p.arm_a || ' and ' || p.arm_b || ': difference ' || format('{:.1f}', p.difference) || ' points'
                 || coalesce(', 95 % over all pairs [' || format('{:.1f}', p.low) || ', ' || format('{:.1f}', p.high) || ']', '')
                 || ', ' || replace(replace(p.verdict, 'a better', p.arm_a || ' better'), 'b better', p.arm_b || ' better')
-                || case when p.more_iterations > 0 then '; about ' || p.more_iterations
-                    || ' more iterations would be needed if the difference is real' else '' end,
+                || case when p.more_iterations > 0 then '; about ' || p.more_iterations || ' more iteration'
+                    || case when p.more_iterations = 1 then '' else 's' end || ' would be needed if the difference is real' else '' end,
             '. ' order by p.score_b desc nulls last, p.arm_b) as text
     from pairs p
     join quality_sets q using (run_id, suite_id)
@@ -142,7 +142,7 @@ figures as (
     from arms where answer_s_mean is not null
 ),
 fastest as (
-    select *, count(*) over (partition by run_id, suite_id, goal) as n_arms
+    select *, count(distinct arm_id) over (partition by run_id, suite_id, goal) as n_arms
     from figures
     qualify row_number() over (partition by run_id, suite_id, goal order by cost, arm_id) = 1
 ),
@@ -198,7 +198,7 @@ basis as (
             when count(vram_idle_bytes) = count(*) then 'idle VRAM'
             when count(rss_peak_bytes) = count(*) and bool_and(coalesce(device, 'cpu') <> 'gpu') then 'peak RAM'
         end as what,
-        count(*) as n_arms
+        count(distinct arm_id) as n_arms
     from arms group by run_id, suite_id
 ),
 sizes as (

@@ -99,6 +99,32 @@ one_run as (
     from run_rows
     where gpu_name is null and gpu_reason is not null
 ),
+impossible as (
+    select run_id, arm_id, 'impossible_times', 'error',
+        count(*) || ' answers have a time that cannot be (negative, no number, or years); it is left out', 'generations'
+    from generations
+    where greatest(first_token_ms, first_answer_ms, last_token_ms, total_ms, predicted_ms, prompt_ms) >= 1e12
+        or least(first_token_ms, first_answer_ms, last_token_ms, total_ms, predicted_ms, prompt_ms) < 0
+    group by run_id, arm_id
+),
+conflicting as (
+    select run_id, arm_id, 'conflicting_rows', 'error',
+        count(*) || ' answers are stored more than once with different contents; one of them was taken', 'generations'
+    from (
+        select run_id, arm_id, generation_id
+        from generations
+        group by all
+        having count(*) > 1 and count(distinct (content, reasoning, outcome, predicted_n, predicted_ms, total_ms)) > 1
+    )
+    group by run_id, arm_id
+),
+not_printed as (
+    select run_id, arm_id, 'impossible_figures', 'error',
+        count(*) || ' printed numbers of passes are none (expected 0 to the number of answers); they are left out', 'published'
+    from published_once
+    where metric = 'level_passed' and not coalesce(value between 0 and coalesce(n, 1e9) and value = floor(value), false)
+    group by run_id, arm_id
+),
 -- Rules of an arm ------------------------------------------------------------------------------------------------------
 failed_arms as (
     select run_id, arm_id, 'failed_arm', 'error', 'the arm ' || case when status = 'failed' then 'failed' else 'is ' || status end
@@ -254,6 +280,9 @@ union all from cached
 union all from suspects
 union all from adopted
 union all from never_came
+union all from impossible
+union all from conflicting
+union all from not_printed
 union all from slots_shared
 union all from looping
 union all from flat

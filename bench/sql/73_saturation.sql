@@ -41,6 +41,7 @@ select
     case
         when count(says) < count(*) then (count(*) - count(says)) || ' of ' || count(*) || ' levels were measured for fewer than two arms'
         when count(level_points) < count(*) then 'the points of a level are not known'
+        when sum(level_points) <= 0 then 'no level has points'
     end as reason
 from saturation
 group by run_id, suite_id;

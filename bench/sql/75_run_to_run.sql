@@ -63,7 +63,7 @@ scores as (
     group by all
 ),
 rates as (
-    select l, e, l.decode - e.decode as decode_difference,
+    select l, e, difference_of(l.decode, e.decode) as decode_difference,
         case when l.decode_n > 1 and e.decode_n > 1 then pow(l.decode_sd, 2) / l.decode_n end as vl,
         case when l.decode_n > 1 and e.decode_n > 1 then pow(e.decode_sd, 2) / e.decode_n end as ve,
         floor(pow(vl + ve, 2) / nullif(pow(vl, 2) / (l.decode_n - 1) + pow(ve, 2) / (e.decode_n - 1), 0))::bigint as df

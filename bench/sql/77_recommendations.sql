@@ -9,7 +9,8 @@
 -- status
 --   clear     arm_id is separated from every other arm that could stand here
 --   tie       it is not: `arms` holds all that share the place, arm_id the one with the highest mean score (fastest_no_loss:
---             the fewest seconds) of them, the faster one where scores are equal. That is where it stands, not a verdict
+--             the fewest seconds) of them; where scores are equal the one with less memory (fits_N_gb) or the first by name,
+--             and `equal_arms` holds them all. That is where it stands, not a verdict
 --   only      a single arm fits; it was compared with none
 --   withheld  the quality verdict is withheld, or would be among the arms that fit, because failures may be the bench's
 --             doing (fastest_no_loss: also where other work loaded the host)
@@ -68,8 +69,8 @@ members as materialized (
     where g.goal <> 'fastest_no_loss' and (g.gb is null or a.memory_bytes * (1 + g.memory_margin) <= g.gb * 1073741824.0)
 ),
 standing as (
-    select m.goal, m.run_id, m.suite_id, m.arm_id, max(m.mean_score) as mean_score, max(m.score) as score,
-        max(m.answer_s_mean) as answer_s_mean,
+    select m.goal, m.run_id, m.suite_id, m.arm_id, max(m.mean_score) as mean_score, round(max(m.score), 9) as score,
+        any_value(m.gb) as gb, max(m.memory_bytes) as memory_bytes,
         coalesce(bool_or(s.worse), false) as worse,
         coalesce(bool_or(s.surely_worse), false) as surely_worse,
         coalesce(bool_or(s.maybe_worse), false) as maybe_worse,
@@ -85,7 +86,10 @@ best as (
         count(*) as n_members,
         bool_or(unknown) as unknown,
         list(arm_id order by arm_id) filter (where worse <> surely_worse or not worse and maybe_worse) as doubtful,
-        list({'arm_id': arm_id, 'mean_score': mean_score} order by score desc nulls last, answer_s_mean nulls last, arm_id)
+        -- Equal scores: less memory first where memory is the question, else by name. Not by a figure that another verdict
+        -- may withhold.
+        list({'arm_id': arm_id, 'mean_score': mean_score, 'score': score}
+            order by score desc nulls last, case when gb is not null then memory_bytes end nulls last, arm_id)
             filter (where not worse) as found
     from standing
     group by goal, run_id, suite_id
@@ -107,6 +111,7 @@ answers as (
         end as status,
         list_transform(b.found, lambda x: x.arm_id) as arms,
         b.found[1].mean_score as mean_score,
+        list_transform(list_filter(b.found, lambda x: x.score = b.found[1].score), lambda x: x.arm_id) as equal,
         concat_ws('; ',
             case
                 when g.quality.status = 'withheld' then 'the quality verdict is withheld: ' || g.quality.reason
@@ -119,8 +124,11 @@ answers as (
                     || ' among the best that fit'
                 when status = 'clear' then 'better than ' || case when b.n_members = 2 then 'the other arm' else 'each of the other arms' end
                     || case when g.gb is null then '' else ' that ' || case when b.n_members = 2 then 'fits' else 'fit' end end
-                else 'highest mean score (' || format('{:.1f}', b.found[1].mean_score) || '), not separated from '
-                    || array_to_string(list_transform(b.found[2:], lambda x: x.arm_id), ', ')
+                else concat_ws(', ',
+                    case when len(equal) > 1 then 'equal mean scores (' else 'highest mean score (' end
+                        || format('{:.1f}', b.found[1].mean_score) || ')',
+                    'not separated from '
+                        || nullif(array_to_string(list_transform(b.found[len(equal) + 1:], lambda x: x.arm_id), ', '), ''))
             end,
             case when g.gb is not null then 'peak memory not known: ' || u.names end) as reason,
         case when g.gb is null then 'verdicts (quality), pairwise.verdict' else 'arm_summary (vram_peak_bytes, rss_peak_bytes), pairwise.verdict' end as evidence
@@ -190,6 +198,7 @@ found as (
 select
     run_id, suite_id, goal, goal_order, status,
     case when status in ('clear', 'tie', 'only') then arms[1] end as arm_id,
+    case when status in ('clear', 'tie', 'only') then coalesce(equal, arms[:1]) end as equal_arms,
     case when status in ('clear', 'tie', 'only') then arms end as arms,
     reason, evidence
 from found;

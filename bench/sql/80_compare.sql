@@ -178,8 +178,8 @@ scored as (
 ),
 speeds as (
     select *,
-        b.decode_tps_mean - a.decode_tps_mean as decode_difference,
-        b.answer_s_mean - a.answer_s_mean as answer_difference,
+        difference_of(b.decode_tps_mean, a.decode_tps_mean) as decode_difference,
+        difference_of(b.answer_s_mean, a.answer_s_mean) as answer_difference,
         -- Where a printed figure does not give its n, the number of the arm's scores is taken.
         coalesce(a.decode_tps_n, a.n) as dn_a, coalesce(b.decode_tps_n, b.n) as dn_b,
         case when dn_a > 1 and dn_b > 1 then pow(a.decode_tps_sd, 2) / dn_a end as dv_a,

@@ -11,7 +11,7 @@ import os
 import secrets
 import shutil
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import duckdb
@@ -50,7 +50,16 @@ def connect(results: Path) -> tuple[duckdb.DuckDBPyConnection, list[BadFile]]:
     return connection, bad + quarantined(results)
 
 
-_SNAPSHOT = ("runs_latest", "arms_latest", "plan_latest", "levels", "identities", "published", "cells")
+_SNAPSHOT = (
+    "runs_latest",
+    "arms_latest",
+    "plan_latest",
+    "levels",
+    "identities",
+    "published",
+    "published_once",
+    "cells",
+)
 
 _FIGURES = (
     "arm_summary", "level_pass_rates", "iteration_scores", "harness_doubt", "arm_intervals", "pairwise", "verdicts",
@@ -80,6 +89,18 @@ def snapshot(connection: duckdb.DuckDBPyConnection, run_ids: Sequence[str], *, f
     for name in _FIGURES if figures else ():
         connection.execute(f"create or replace temp table _fixed_{name} as from {name}")
         connection.execute(f"create or replace view {name} as from temp._fixed_{name}")
+
+
+@contextlib.contextmanager
+def understood(what: str) -> Iterator[None]:
+    """Views are asked inside; where they cannot work with a stored value, that is a BenchError about `what`."""
+    try:
+        yield
+    except (duckdb.DataError, duckdb.InvalidInputException) as e:
+        raise BenchError(
+            f"{what}: a stored value is none that the views can work with ({str(e).splitlines()[0]}); look for it with "
+            "invoke sql, and remove or import its run again"
+        ) from e
 
 
 def rebuild(results: Path, database: Path) -> list[BadFile]:
@@ -229,7 +250,7 @@ def _write_anchors(results: Path) -> None:
     for table in TABLES:
         folder = results / table / "_columns"
         final = folder / "columns.parquet"
-        if final.exists() and pq.read_schema(final).equals(schema(table)):
+        if _holds(final, schema(table)):
             continue
         folder.mkdir(parents=True, exist_ok=True)
         temporary = folder / f".columns.{os.getpid()}.{new_id()}.tmp"
@@ -238,6 +259,13 @@ def _write_anchors(results: Path) -> None:
             stream.flush()
             os.fsync(stream.fileno())
         temporary.replace(final)
+
+
+def _holds(path: Path, wanted: pa.Schema) -> bool:
+    try:
+        return bool(pq.read_schema(path).equals(wanted))
+    except (OSError, pa.ArrowException):
+        return False  # it holds no data: whatever is wrong with it, a new one does
 
 
 def _quarantine(results: Path, one: BadFile) -> None:

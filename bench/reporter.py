@@ -20,6 +20,7 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TaskID, TextColum
 from rich.table import Table
 from rich.text import Text
 
+from bench.options import counted
 from bench.visible import visible
 
 
@@ -80,13 +81,18 @@ class Reporter(Protocol):
         """The arm is done, well or not."""
 
 
+LONG_ANSWER_S = 60.0
+"""After so many seconds of one answer a plain line says that it goes on."""
+
+
 class PlainReporter:
     """Plain lines, for a pipe, a file or CI."""
 
     def __init__(self, stream: TextIO | None = None) -> None:
         self._stream = stream or sys.stdout
         self._arm = ""
-        self._earned = 0.0
+        self._earned, self._graded = 0.0, 0
+        self._asked, self._asked_at, self._said_at = "", 0.0, 0.0
         self._shown: dict[str, int] = {}
 
     def line(self, text: str = "") -> None:
@@ -126,24 +132,32 @@ class PlainReporter:
             self._shown.pop(what, None)
 
     def begin_arm(self, arm_id: str, position: int, arms: int, questions: int) -> None:
-        self._arm, self._earned = f"[{position}/{arms} {arm_id}]", 0.0
-        self.line(f"{self._arm} {questions} questions")
+        self._arm = f"[{position}/{arms} {arm_id}]"
+        self._earned, self._graded = 0.0, 0
+        self.line(f"{self._arm} {counted(questions, 'question')}")
 
     def phase(self, text: str) -> None:
         self.line(f"{self._arm} {text}")
 
     def question(self, iteration: int, iterations: int, level_id: str) -> None:
-        pass
+        self._asked = f"iteration {iteration}/{iterations}  {level_id}"
+        self._asked_at = self._said_at = time.monotonic()
 
     def tokens(self, chunks: int) -> None:
-        pass
+        # A long answer must not look like a program that stands still.
+        now = time.monotonic()
+        if now - self._said_at >= LONG_ANSWER_S:
+            self._said_at = now
+            self.line(f"{self._arm} {self._asked}  answering for {now - self._asked_at:.0f} s, {chunks} chunks so far")
 
     def answered(self, event: Answered) -> None:
         self._earned += event.points or 0.0
+        self._graded += event.points is not None
         self.line(f"{self._arm} {answer_line(event)}")
 
     def end_arm(self) -> None:
-        self.line(f"{self._arm} done, {self._earned:g} points in all")
+        points = f", {self._earned:g} points" if self._graded else ""
+        self.line(f"{self._arm} ended: {counted(self._graded, 'answer')} graded{points}")
 
 
 _FURTHER_IN = "      "

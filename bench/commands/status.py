@@ -72,4 +72,4 @@ def runs(results: str | None, out: Reporter) -> int:
         values = (run_id, state, origin, lineup or "", suite or "", arms, iterations, f"{done} of {planned or done}")
         table.append(["" if v is None else str(v) for v in values])
     out.table("Runs", ["run", "status", "origin", "lineup", "suite", "arms", "iterations", "graded"], table)
-    return 0
+    return code

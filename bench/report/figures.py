@@ -24,7 +24,8 @@ def number(value: float | None, digits: int = 1, unit: str = "") -> str:
 def mean(value: float | None, spread: float | None, n: int, digits: int = 1) -> str:
     """A mean with the spread beside it (half an interval, or a standard deviation) and the values it was made of.
 
-    One value has no spread, and a spread of 0 is named: neither looks like certainty.
+    One value has no spread, and a spread of 0 is named: neither looks like certainty. Half an interval wider than a
+    whole scale of 100 is no figure.
     """
     if value is None or n == 0:
         return NA
@@ -32,6 +33,8 @@ def mean(value: float | None, spread: float | None, n: int, digits: int = 1) -> 
         return f"{number(value, digits)} (n={n}, no interval)"
     if spread == 0:
         return f"{number(value, digits)} ± {number(0.0, digits)} (n={n}, no spread)"
+    if spread > 100:
+        return f"{number(value, digits)} ± over 100 (n={n}, says nothing)"
     return f"{number(value, digits)} ± {number(spread, digits)} (n={n})"
 
 

@@ -73,7 +73,7 @@ def servers(arms: Sequence[Row]) -> Table:
             [
                 a["arm_id"],
                 a["engine"] or f.NA,
-                a["fingerprint"] or (f"b{a['build']} {a['commit'] or ''}".strip() if a["build"] else f.NA),
+                _build(a),
                 a["image_digest"] or a["wheel"] or f.NA,
                 (a["binary_sha256"] or f.NA)[:12],
                 f.NA if a["slots"] is None else a["slots"],
@@ -82,6 +82,13 @@ def servers(arms: Sequence[Row]) -> Table:
             for a in arms
         ],
     )
+
+
+def _build(arm: Row) -> str:
+    """The build of llama.cpp, as the server says it; `b0-unknown` is what one says that was built without knowing."""
+    if (arm["fingerprint"] or "").startswith("b0-"):
+        return "not recorded in this build"
+    return arm["fingerprint"] or (f"b{arm['build']} {arm['commit'] or ''}".strip() if arm["build"] else f.NA)
 
 
 def methodology(run: Row, data: Data) -> str:

@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 
 from bench.store.database import connect
+from bench.store.schema import TABLES
+from bench.store.view_columns import COLUMNS, TAKEN_FROM, sentence
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")])
@@ -20,6 +22,29 @@ def test_generated_pages_are_up_to_date() -> None:
         [sys.executable, "-m", "bench.docs", "--check"], cwd=ROOT, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
+
+
+def test_every_column_of_every_view_has_a_sentence(tmp_path: Path) -> None:
+    connection, _ = connect(tmp_path)
+    views = {
+        name: {column[0] for column in connection.sql(f'describe "{name}"').fetchall()}
+        for (name,) in connection.sql("select view_name from duckdb_views() where not internal").fetchall()
+        if name not in TABLES
+    }
+    silent = sorted(
+        f"{view}.{column}" for view, columns in views.items() for column in columns if not sentence(view, column)
+    )
+    assert not silent
+    anywhere = set().union(*views.values())
+    unknown = {
+        f"{view}.{column}"
+        for view, columns in COLUMNS.items()
+        for column in columns
+        if column not in (anywhere if view == "*" else views.get(view, set()))
+    }
+    assert not unknown
+    assert set(TAKEN_FROM) <= set(views)
+    assert {source for sources in TAKEN_FROM.values() for source in sources} <= set(views) | set(TABLES)
 
 
 def queries() -> list[str]:

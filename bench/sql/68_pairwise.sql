@@ -96,7 +96,7 @@ create or replace macro t_for_pairs(wanted_pairs, wanted_df) as
      where q.df <= wanted_df and q.pairs = (select min(m.pairs) from t_quantiles_pairs m where m.pairs >= wanted_pairs));
 
 -- Every two arms of a run. arm_a is the one with the higher score. `difference`, low, high: mean score of a less that of
--- b, points of 100, by the formula above at the adjusted level. `verdict`, for comparable arms:
+-- b, points of 100, by the formula at the head of 68_pairwise.sql, at the adjusted level. `verdict`, for comparable arms:
 --   a better | b better   the interval excludes zero
 --   within margin         it does not, and lies inside the margin (rule_settings): no loss to either side
 --   not separated         neither; more_iterations is a rough count of those that would separate the arms if the

@@ -33,7 +33,7 @@ def smoke(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
 def test_it_says_what_it_will_do_before_it_does_it(smoke: tuple[Path, str]) -> None:
     text = smoke[1]
     plan = text.index("Plan: smoke")
-    assert plan < text.index("questions   2 arms x 1 iterations x 8 levels = 16") < text.index("loading the model")
+    assert plan < text.index("questions   2 arms x 1 iteration x 8 levels = 16") < text.index("loading the model")
     assert "download" in text[plan:]
     assert "time" in text[plan:]
 
@@ -43,7 +43,7 @@ def test_it_ends_with_summary_report_and_the_bigger_command(smoke: tuple[Path, s
     assert all(arm in tail for arm in ARMS)
     report = Path(re.search(r"^report +(\S.*?)  \(and report\.md beside it\)$", tail, re.M)[1])  # type: ignore[index]
     assert report.name == "report.html" and report.with_name("report.md").read_text("utf-8").startswith("#")
-    assert re.search(r"\./invoke bench --arm all .*GB to download.*hours", tail)
+    assert re.search(r"\./invoke bench --arm all .*to download: .*GB.*hours", tail)
 
 
 def test_a_pipe_gets_plain_lines(smoke: tuple[Path, str]) -> None:

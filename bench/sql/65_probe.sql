@@ -14,7 +14,7 @@ select
     end as tps
 from probes;
 
--- One row for each run, arm, stage (start or end), kind and size. `n` values are behind the rate; ttft_ms_mean counts
+-- One row for each run, arm, stage (start, end; apart: llama-bench), kind and size. `n` values are behind the rate; ttft_ms_mean counts
 -- requests without cached tokens. A kind that starts with llama-bench is that program's, of other code and settings.
 create or replace view probe_summary as
 select

@@ -43,7 +43,8 @@ def _table(table: Table) -> Markup:
     body = Markup().join(
         Markup("<tr>{}</tr>").format(
             Markup().join(
-                Markup("<td{}{}>{}</td>").format(side(n), _key(value), text(value)) for n, value in enumerate(row)
+                Markup("<td{}{}>{}</td>").format(side(n) or _long(value), _key(value), text(value))
+                for n, value in enumerate(row)
             )
         )
         for row in table.rows
@@ -51,6 +52,11 @@ def _table(table: Table) -> Markup:
     return Markup(
         '<div class="wide"><table class="sortable"><thead><tr>{}</tr></thead><tbody>{}</tbody></table></div>'
     ).format(head, body)
+
+
+def _long(value: object) -> Markup:
+    """A cell with a sentence needs room: beside short ones it would become a column of single words."""
+    return Markup(' class="long"') if len(str(value)) > 80 else Markup("")
 
 
 def _key(value: object) -> Markup:

@@ -261,15 +261,17 @@ def gpu_of(wishes: Wishes) -> int | str | None:
 
 def download_bytes(arms: Iterable[Arm], cache: Path) -> tuple[int, bool]:
     """Bytes still to be downloaded for these arms, each file once, and whether every size is known."""
-    seen: dict[str, int | None] = {
-        arm.model.source: expected_bytes(arm.model) for arm in arms if not is_cached(arm.model, cache)
-    }
-    return sum(size or 0 for size in seen.values()), None not in seen.values()
+    sizes = _to_download(arms, cache).values()
+    return sum(size or 0 for size in sizes), None not in sizes
+
+
+def _to_download(arms: Iterable[Arm], cache: Path) -> dict[str, int | None]:
+    return {arm.model.source: expected_bytes(arm.model) for arm in arms if not is_cached(arm.model, cache)}
 
 
 def download_text(arms: Sequence[Arm], cache: Path) -> str:
     """What is still to be downloaded: `21.2 GB`, or `21.2 GB for 1 of 4 models; ...` where sizes are not known."""
-    wanted = {arm.model.source: expected_bytes(arm.model) for arm in arms if not is_cached(arm.model, cache)}
+    wanted = _to_download(arms, cache)
     if not wanted:
         return "nothing, every model is here"
     known = [size for size in wanted.values() if size]

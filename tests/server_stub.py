@@ -7,10 +7,10 @@ requests as a server with these flags would. What it does when comes from the JS
 
 A step holds from its second on and changes what it names: `health`, `models`, `props` (HTTP status), `log` (a line),
 `exit` (exit code), `signal` (kills itself with it), `eat` (takes so many MiB of memory), `refused` (true: not bound
-yet). Options: `alias`, `props` (merged into the answer of /props), `ignore_term`, `child` (starts a process that
-ignores SIGTERM), `questions` (a file that gets a line per question),
-`answers`, `always`, `content` (how questions are answered: see stub_answers.py),
-`starts` (a file that gets a line per start, with the port) and `by_start` (scripts for the first, second, ... start).
+yet, or no longer). Options: `alias`, `props` (merged into the answer of /props), `ignore_term`, `child` (starts
+a process that ignores SIGTERM), `questions` (a file that gets a line per question), `answers`, `always`, `content` (how
+questions are answered: see stub_answers.py), `starts` (a file that gets a line per start, with the port) and `by_start`
+(scripts for the first, second, ... start).
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -70,7 +71,7 @@ class Behaviour:
 
     def run(self, bind: Any) -> None:
         """Follow the steps, then sleep for ever."""
-        bound = False
+        close = None
         for at, step in self.steps:
             time.sleep(max(0.0, STARTED + at - time.monotonic()))
             if step.get("log"):
@@ -82,9 +83,10 @@ class Behaviour:
                 os.kill(os.getpid(), step["signal"])
             if "eat" in step:
                 self.hog = b"x" * (step["eat"] << 20)
-            if not bound and not step.get("refused"):
-                bind()
-                bound = True
+            if close is None and not step.get("refused"):
+                close = bind()
+            elif close is not None and step.get("refused"):
+                close()
         while True:
             time.sleep(60)
 
@@ -156,8 +158,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
         """The log belongs to the script."""
 
 
-def bind() -> None:
-    """Take the port, or say so and end as llama-server does."""
+def bind() -> Callable[[], None]:
+    """Take the port, or say so and end as llama-server does. Returns what gives it back."""
     port = int(FLAGS.get("--port", "8080"))
     try:
         server = http.server.ThreadingHTTPServer((FLAGS.get("--host", "127.0.0.1"), port), Handler)
@@ -166,6 +168,7 @@ def bind() -> None:
         say("0.00.003.604 E srv          init: exiting due to HTTP server error")
         os._exit(1)
     threading.Thread(target=server.serve_forever, daemon=True).start()
+    return server.server_close
 
 
 def main() -> None:

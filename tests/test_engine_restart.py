@@ -152,7 +152,7 @@ def grader() -> Iterator[Grader]:
 
 @pytest.fixture
 def stub(tmp_path: Path, grader: Grader, daemon: Daemon, monkeypatch: pytest.MonkeyPatch) -> Iterator[StubRuns]:
-    monkeypatch.setattr(arm_run, "PAUSES_S", (0.3, 0.3))
+    monkeypatch.setattr(arm_run, "PAUSES_S", (0.0, 0.0))  # none that hides a death which is seen late
     monkeypatch.setattr(arm_run, "IDLE_S", 0.05)
     # So short that the engine is still away when the removal is given up.
     monkeypatch.setattr(container_life, "REMOVE_PAUSE_S", 0.05)

@@ -351,6 +351,30 @@ def test_death_while_serving(engine: ProcessEngine, tmp_path: Path) -> None:
     assert server.death() == (reason, detail)
 
 
+def test_a_death_is_waited_for_and_a_life_is_not(engine: ProcessEngine, tmp_path: Path) -> None:
+    # It refuses connections for longer than it takes to see that it is gone, as a killed one does.
+    steps = {"0": {"health": 200}, "2": {"refused": True}, "3": {"exit": 1}}
+    dying = start(engine, tmp_path, make_arm(env=script(steps)))
+    assert wait_for(lambda: not ports.accepts(dying.port))
+    assert dying.alive()
+    assert health.await_death(dying, threading.Event())
+    assert dying.death() is not None
+    dying.stop()
+    living = start(engine, tmp_path, make_arm(env=script({"0": {"health": 200}, "2": {"health": 503}})))
+
+    def healthy() -> bool:
+        return httpx.get(f"{living.base_url}/health").status_code == 200
+
+    try:
+        for wanted in (True, False):  # a server that says that it is not ready lives too
+            assert wait_for(lambda wanted=wanted: healthy() == wanted)
+            before = time.monotonic()
+            assert not health.await_death(living, threading.Event(), limit_s=60.0)
+            assert time.monotonic() - before < 30
+    finally:
+        living.stop()
+
+
 def test_a_server_that_is_killed_leaves_no_child(engine: ProcessEngine, tmp_path: Path) -> None:
     server = start(engine, tmp_path, make_arm(env=script(child=True)))
     pids = server._life.pids()

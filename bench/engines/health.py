@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import threading
 import time
 from dataclasses import dataclass
 from typing import Protocol
@@ -13,6 +15,9 @@ from bench.errors import ArmError
 
 POLL_S = 0.1
 _PROBE_S = 1.0
+DEATH_S = 5.0
+"""How long a server that lost a request may take to be seen dead. A killed process closes its connections some moments
+before it is gone, and a busy Docker engine tells of a removed container seconds later."""
 FOREIGN_GRACE_S = 5.0
 """How long a server with another name may answer on our port before it is `wrong_server`, seconds. Our own process
 may meanwhile end with a bind error, which says more."""
@@ -41,6 +46,27 @@ class Peer(Protocol):
 def client(timeout_s: float = 5.0) -> httpx.Client:
     """A client for our own server: no proxy from the environment may catch a loopback request."""
     return httpx.Client(trust_env=False, timeout=timeout_s, headers={"Connection": "close"})
+
+
+class Mortal(Protocol):
+    """What `await_death` needs of a server (bench.engines.Server)."""
+
+    base_url: str
+
+    def alive(self) -> bool:
+        """Whether its process or container runs."""
+
+
+def await_death(server: Mortal, stop: threading.Event, limit_s: float = DEATH_S) -> bool:
+    """Whether a server that lost a request is dead. Waits until it is seen to be, it answers, `stop`, or the limit."""
+    end = time.monotonic() + limit_s
+    with client(_PROBE_S) as http:
+        while server.alive() and not stop.is_set() and time.monotonic() < end:
+            with contextlib.suppress(httpx.HTTPError):
+                http.get(f"{server.base_url}/health")  # whatever it says: a dead one says nothing
+                break
+            stop.wait(0.05)
+    return not server.alive()
 
 
 def wait_until_ready(

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import dataclasses
 import threading
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
 from bench.engines import Engine, Server
+from bench.engines.health import await_death
 from bench.ids import new_id
 from bench.presets.load import Arm
 from bench.probe import llama_bench
@@ -30,9 +30,6 @@ BUDGETS: Mapping[tuple[str, Stage], Budget] = {
     ("gpu", "end"): Budget(3.0, 6.0),
 }
 """By the device of the arm. The first of the planned repetitions is made even where it takes more than `plan_s`."""
-
-DEATH_S = 2.0
-"""How long a server may take to be seen dead after a request that it did not answer."""
 
 
 class Probe:
@@ -105,11 +102,8 @@ class Probe:
         gun = Measurement(server.base_url, context, budget, extra=extra, stop=self._stop)
         shots = gun.run(known)
         if shots and shots[-1].outcome != "ok":
-            # A killed process closes its connections some moments before it can be seen to be gone.
-            end = time.monotonic() + DEATH_S
-            while (death := server.death()) is None and time.monotonic() < end and not self._stop.is_set():
-                self._stop.wait(0.05)
-            if death is not None:
+            await_death(server, self._stop)
+            if (death := server.death()) is not None:
                 shots[-1] = dataclasses.replace(shots[-1], detail=": ".join(death)[:500])
         return shots
 

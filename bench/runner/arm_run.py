@@ -12,6 +12,7 @@ from typing import Any
 
 from bench.client.request import ASKED_AGAIN, Reply, Request, ask, count_tokens
 from bench.engines import Engine, Server
+from bench.engines.health import await_death
 from bench.errors import ArmError
 from bench.grading import Grader, Limits
 from bench.host import cores
@@ -33,6 +34,9 @@ ATTEMPTS = 3
 
 MAX_RESTARTS = 4
 """Times in a row that an arm's server is started again without a whole answer between."""
+
+LOST: frozenset[str] = frozenset({"transport_error", "stream_error"})
+"""Outcomes of a connection that broke, as a dying server breaks it."""
 
 UNANSWERED_IN_A_ROW = 3
 """Questions in a row that came to nothing, by no doing of the model, before the arm is given up."""
@@ -289,6 +293,8 @@ class ArmRun:
         end = time.monotonic() + pause
         while time.monotonic() < end and server.alive() and not self._c.stopping.soon.is_set():
             self._c.stopping.soon.wait(0.1)
+        if reply.outcome in LOST:
+            await_death(server, self._c.stopping.soon)
         if server.alive():
             # It said nothing for as long as it may, or failed twice in a row: it will not come back by itself.
             if reply.outcome != "idle_limit" and attempt < ATTEMPTS - 1:

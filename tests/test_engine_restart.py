@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import shutil
@@ -118,8 +119,10 @@ class Daemon:
             self.end(signal.SIGTERM)
         # What a killed engine leaves: the processes of its containers, and its folders mounted.
         for pid in running(str(self.folder)):
-            for process in [*psutil.Process(pid).children(recursive=True), psutil.Process(pid)]:
-                process.kill()
+            with contextlib.suppress(psutil.NoSuchProcess):
+                for process in [*psutil.Process(pid).children(recursive=True), psutil.Process(pid)]:
+                    with contextlib.suppress(psutil.NoSuchProcess):  # some end with those that were killed before them
+                        process.kill()
         mounts = [line.split()[1] for line in Path("/proc/self/mounts").read_text().splitlines()]
         for mount in reversed([m for m in mounts if m.startswith(f"{self.folder}/")]):
             subprocess.run(["umount", "--lazy", mount], capture_output=True, check=False)

@@ -31,7 +31,7 @@ class Progress:
     ends_at: datetime | None
     """Estimated end, UTC; None when nothing tells."""
     faults: Mapping[str, int]
-    """Kinds of faults with their counts."""
+    """Kinds of faults with their counts, of all sessions: a run that was carried on keeps what befell it."""
     last_event_at: datetime | None
 
 
@@ -69,6 +69,6 @@ def progress(events: Sequence[Mapping[str, Any]], planned: int, already: int = 0
         rate=sum(rates) / len(rates) if rates else None,
         seconds_each=each,
         ends_at=ends,
-        faults=Counter(str(e.get("fault")) for e in session if e["event"] == "fault"),
+        faults=Counter(str(e.get("fault")) for e in events if e["event"] == "fault"),
         last_event_at=last,
     )

@@ -229,6 +229,23 @@ def test_two_runs_of_one_arm(tmp_path: Path) -> None:
     assert row["decode_low"] <= interval.low <= row["decode_low"] + 0.05 * width
     assert row["decode_high"] - 0.05 * width <= interval.high <= row["decode_high"]
     assert row["within_noise"] is True and row["reason"] is None
+    # Its own arithmetic, and the figures of the views that have the same.
+    of_arms = {r["run_id"]: r for r in fixed(tmp_path, "from arm_intervals")}
+    assert (row["score"], row["earlier_score"]) == pytest.approx((of_arms[RUN]["score"], of_arms[EARLIER]["score"]))
+    assert (row["n"], row["earlier_n"]) == (of_arms[RUN]["n"], of_arms[EARLIER]["n"]) == (8, 8)
+    rates = [r["decode_tps_mean"] for r in fixed(tmp_path, "from arm_summary order by run_id desc")]
+    assert (row["decode_tps"], row["earlier_decode_tps"]) == pytest.approx(tuple(rates))
+
+
+def test_a_fixed_run_names_no_arm_of_another(tmp_path: Path) -> None:
+    two_runs(tmp_path, [PASS] * 2, 0)
+    Store(tmp_path).append("plan", [plan_row("L1", 1, run_id=EARLIER, arm_id="never began")])
+    connection, _ = connect(tmp_path)
+    snapshot(connection, [RUN])
+    assert [(r["run_id"], r["arm_id"]) for r in rows_of(connection, "from arm_summary")] == [(RUN, "a")]
+    everything, _ = connect(tmp_path)
+    named = rows_of(everything, "select arm_id from arm_summary order by run_id, arm_id")
+    assert [r["arm_id"] for r in named] == ["a", "never began", "a"]
 
 
 def test_the_same_seeds_are_one_result(tmp_path: Path) -> None:

@@ -9,6 +9,10 @@ create or replace macro decode_rate(n, ms) as
 create or replace macro prompt_rate(n, ms) as
     case when n >= 1 and ms > 0 then n * 1000.0 / ms end;
 
+-- The score of an iteration in percent: none where one of its levels was not measured.
+create or replace macro iteration_score(n_levels, n_measured, points, max_points) as
+    case when n_measured = n_levels and max_points > 0 then 100.0 * points / max_points end;
+
 -- A time in milliseconds: NULL where it cannot be one (negative, no number, or more than 30 years).
 create or replace macro elapsed(ms) as case when ms >= 0 and ms < 1e12 then ms end;
 

@@ -8,9 +8,8 @@ select
     case when count(passed) = count(*) then sum(points) end as points,
     sum(points) as points_so_far,
     sum(max_points) as max_points,
-    case when count(passed) = count(*) and sum(max_points) > 0 then 100.0 * sum(points) / sum(max_points) end as score,
-    case when count(passed) = count(*) and sum(max_points) > 0 then 100.0 * sum(verdict_points) / sum(max_points) end
-        as score_with_suspects,
+    iteration_score(count(*), count(passed), sum(points), sum(max_points)) as score,
+    iteration_score(count(*), count(passed), sum(verdict_points), sum(max_points)) as score_with_suspects,
     case when count(passed) < count(*) then
         (count(*) - count(passed)) || ' of ' || count(*) || ' levels without a verdict: '
         || string_agg(distinct gap, ', ' order by gap)

@@ -1,3 +1,27 @@
+-- What a published report prints of an arm as a whole: one row for each arm of a run and suite.
+create or replace view printed_figures as
+select run_id, arm_id, suite_id,
+    -- Told apart from wrong answers by whoever looked again, so of any kind of figure.
+    try_cast(sum(value) filter (where metric = 'no_answer') as bigint) as n_no_answer,
+    max(value) filter (where metric = 'decode_tps_mean') as decode_tps_mean,
+    max(value) filter (where metric = 'decode_tps_sd') as decode_tps_sd,
+    max(n) filter (where metric = 'decode_tps_mean') as decode_tps_n,
+    max(value) filter (where metric = 'ttft_ms') as ttft_ms_mean,
+    max(n) filter (where metric = 'ttft_ms') as ttft_n
+from published_once
+where grade_kind = 'headline' or metric = 'no_answer'
+group by run_id, arm_id, suite_id;
+
+-- Every arm of a run that is named anywhere.
+create or replace view named_arms as
+select run_id, arm_id from arms
+union
+select distinct run_id, arm_id from plan
+union
+select distinct run_id, arm_id from generations
+union
+select distinct run_id, arm_id from published_once where metric = 'score' and grade_kind = 'headline';
+
 -- One row for each arm of a run and each identity that answered for it; arms that never answered are there with NULLs.
 -- Beside every mean stands the number of values it was made of (NULL where a published figure does not say).
 --
@@ -6,32 +30,16 @@
 -- (with a standard deviation of 0 it has no width at all): show it, decide by the intervals per level.
 create or replace view arm_summary as
 with
-iterations as materialized (from iteration_scores),
-scores as (
+-- Iterations and whole arms in one pass over the cells, since over a large store that is nearly all of the work; and by
+-- grouping alone, so that a filter on a run reaches the files.
+counted as (
     select
-        run_id, arm_id, suite_id, identity,
-        count(score) as n,
-        count(*) as n_iterations,
-        avg(score) as mean_score,
-        stddev_samp(score) as sd_score,
-        min(score) as min_score,
-        max(score) as max_score,
-        avg(score_with_suspects) as mean_score_with_suspects
-    from iterations
-    group by run_id, arm_id, suite_id, identity
-),
-intervals as (
-    select
-        s.*,
-        case when s.n >= 2 then coalesce(t.t975, t975_large(s.n - 1)) * s.sd_score / sqrt(s.n) end as half_width
-    from scores s
-    left join t_quantiles t on t.df = s.n - 1
-),
-answers as (
-    select
-        run_id, arm_id, suite_id, identity,
+        grouping(iteration) = 0 as of_iteration, run_id, arm_id, suite_id, identity,
         count(*) filter (where planned) as n_cells,
         count(passed) filter (where planned) as n_measured,
+        sum(points) filter (where planned) as points,
+        sum(verdict_points) filter (where planned) as verdict_points,
+        sum(max_points) filter (where planned) as max_points,
         count(*) filter (where planned and gap = 'not measured') as n_not_measured,
         count(*) filter (where planned and gap is not null) as n_missing,
         count(*) filter (where not planned) as n_unplanned,
@@ -64,23 +72,73 @@ answers as (
         case when sum(draft_n) filter (where counts) > 0
             then 100.0 * sum(draft_n_accepted) filter (where counts) / sum(draft_n) filter (where counts) end as draft_accepted_pct
     from (select *, planned and complete as counts from cells)
-    group by run_id, arm_id, suite_id, identity
+    group by grouping sets ((run_id, arm_id, suite_id, identity, iteration), (run_id, arm_id, suite_id, identity))
 ),
-printed as (
-    select run_id, arm_id, suite_id,
-        -- Told apart from wrong answers by whoever looked again, so of any kind of figure.
-        try_cast(sum(value) filter (where metric = 'no_answer') as bigint) as n_no_answer,
-        max(value) filter (where metric = 'decode_tps_mean') as decode_tps_mean,
-        max(value) filter (where metric = 'decode_tps_sd') as decode_tps_sd,
-        max(n) filter (where metric = 'decode_tps_mean') as decode_tps_n,
-        max(value) filter (where metric = 'ttft_ms') as ttft_ms_mean,
-        max(n) filter (where metric = 'ttft_ms') as ttft_n
+scored as (
+    select *,
+        case when of_iteration then iteration_score(n_cells, n_measured, points, max_points) end as score,
+        case when of_iteration then iteration_score(n_cells, n_measured, verdict_points, max_points) end as score_with_suspects
+    from counted
+    where n_cells > 0 or not of_iteration
+    union all by name
+    -- Scores that another report printed.
+    select true as of_iteration, run_id, arm_id, suite_id, value as score, value as score_with_suspects
     from published_once
-    where grade_kind = 'headline' or metric = 'no_answer'
-    group by run_id, arm_id, suite_id
+    where metric = 'score' and grade_kind = 'headline'
+),
+arm_figures as (
+    select
+        run_id, arm_id, suite_id, identity,
+        count(score) as n,
+        count(*) filter (where of_iteration) as n_iterations,
+        avg(score) as mean_score,
+        stddev_samp(score) as sd_score,
+        min(score) as min_score,
+        max(score) as max_score,
+        avg(score_with_suspects) as mean_score_with_suspects,
+        max(n_cells) filter (where not of_iteration) as n_cells,
+        max(n_measured) filter (where not of_iteration) as n_measured,
+        max(n_not_measured) filter (where not of_iteration) as n_not_measured,
+        max(n_missing) filter (where not of_iteration) as n_missing,
+        max(n_unplanned) filter (where not of_iteration) as n_unplanned,
+        max(n_no_answer) filter (where not of_iteration) as n_no_answer,
+        max(n_truncated) filter (where not of_iteration) as n_truncated,
+        max(n_time_limit) filter (where not of_iteration) as n_time_limit,
+        max(n_suspect) filter (where not of_iteration) as n_suspect,
+        max(n_passed) filter (where not of_iteration) as n_passed,
+        max(decode_tps_n) filter (where not of_iteration) as decode_tps_n,
+        max(decode_tps_mean) filter (where not of_iteration) as decode_tps_mean,
+        max(decode_tps_sd) filter (where not of_iteration) as decode_tps_sd,
+        max(ttft_n) filter (where not of_iteration) as ttft_n,
+        max(ttft_ms_mean) filter (where not of_iteration) as ttft_ms_mean,
+        max(first_answer_n) filter (where not of_iteration) as first_answer_n,
+        max(first_answer_ms_mean) filter (where not of_iteration) as first_answer_ms_mean,
+        max(prompt_tps_n) filter (where not of_iteration) as prompt_tps_n,
+        max(prompt_tps_mean) filter (where not of_iteration) as prompt_tps_mean,
+        max(n_cached) filter (where not of_iteration) as n_cached,
+        max(n_cache_unknown) filter (where not of_iteration) as n_cache_unknown,
+        max(answer_s_n) filter (where not of_iteration) as answer_s_n,
+        max(answer_s_mean) filter (where not of_iteration) as answer_s_mean,
+        max(answer_s_sd) filter (where not of_iteration) as answer_s_sd,
+        max(reasoning_tokens_n) filter (where not of_iteration) as reasoning_tokens_n,
+        max(reasoning_tokens_mean) filter (where not of_iteration) as reasoning_tokens_mean,
+        max(answer_tokens_n) filter (where not of_iteration) as answer_tokens_n,
+        max(answer_tokens_mean) filter (where not of_iteration) as answer_tokens_mean,
+        max(prompt_tokens_max) filter (where not of_iteration) as prompt_tokens_max,
+        max(draft_accepted_pct) filter (where not of_iteration) as draft_accepted_pct
+    from scored
+    group by run_id, arm_id, suite_id, identity
+    having count(*) filter (where of_iteration) > 0
+),
+intervals as (
+    select
+        s.*,
+        case when s.n >= 2 then coalesce(t.t975, t975_large(s.n - 1)) * s.sd_score / sqrt(s.n) end as half_width
+    from arm_figures s
+    left join t_quantiles t on t.df = s.n - 1
 )
 select
-    a.run_id, a.arm_id, coalesce(i.suite_id, r.suite_id) as suite_id, i.identity,
+    run_id, arm_id, coalesce(i.suite_id, r.suite_id) as suite_id, i.identity,
     a.status, a.reason, a.title,
     i.mean_score, i.sd_score, i.min_score, i.max_score, coalesce(i.n, 0) as n, coalesce(i.n_iterations, r.iterations) as n_planned,
     i.half_width,
@@ -90,33 +148,27 @@ select
     i.mean_score - i.half_width < 0.0 or i.mean_score + i.half_width > 100.0 as ci_cut,
     't, 95 %, n - 1' as ci_method,
     i.mean_score_with_suspects,
-    w.n_cells, w.n_measured, w.n_not_measured, w.n_missing, coalesce(w.n_unplanned, 0) as n_unplanned, w.n_passed,
-    coalesce(w.n_no_answer, p.n_no_answer) as n_no_answer, w.n_truncated,
-    w.n_time_limit, coalesce(w.n_suspect, 0) as n_suspect,
-    coalesce(w.decode_tps_mean, p.decode_tps_mean) as decode_tps_mean,
-    coalesce(w.decode_tps_sd, p.decode_tps_sd) as decode_tps_sd,
-    case when w.decode_tps_mean is null and p.decode_tps_mean is not null then p.decode_tps_n else coalesce(w.decode_tps_n, 0) end
+    i.n_cells, i.n_measured, i.n_not_measured, i.n_missing, coalesce(i.n_unplanned, 0) as n_unplanned, i.n_passed,
+    coalesce(i.n_no_answer, p.n_no_answer) as n_no_answer, i.n_truncated,
+    i.n_time_limit, coalesce(i.n_suspect, 0) as n_suspect,
+    coalesce(i.decode_tps_mean, p.decode_tps_mean) as decode_tps_mean,
+    coalesce(i.decode_tps_sd, p.decode_tps_sd) as decode_tps_sd,
+    case when i.decode_tps_mean is null and p.decode_tps_mean is not null then p.decode_tps_n else coalesce(i.decode_tps_n, 0) end
         as decode_tps_n,
-    coalesce(w.ttft_ms_mean, p.ttft_ms_mean) as ttft_ms_mean,
-    case when w.ttft_ms_mean is null and p.ttft_ms_mean is not null then p.ttft_n else coalesce(w.ttft_n, 0) end as ttft_n,
-    w.first_answer_ms_mean, coalesce(w.first_answer_n, 0) as first_answer_n,
-    w.prompt_tps_mean, coalesce(w.prompt_tps_n, 0) as prompt_tps_n,
-    coalesce(w.n_cached, 0) as n_cached, coalesce(w.n_cache_unknown, 0) as n_cache_unknown,
-    w.answer_s_mean, w.answer_s_sd, coalesce(w.answer_s_n, 0) as answer_s_n,
-    w.reasoning_tokens_mean, coalesce(w.reasoning_tokens_n, 0) as reasoning_tokens_n,
-    w.answer_tokens_mean, coalesce(w.answer_tokens_n, 0) as answer_tokens_n,
-    w.draft_accepted_pct, w.prompt_tokens_max,
+    coalesce(i.ttft_ms_mean, p.ttft_ms_mean) as ttft_ms_mean,
+    case when i.ttft_ms_mean is null and p.ttft_ms_mean is not null then p.ttft_n else coalesce(i.ttft_n, 0) end as ttft_n,
+    i.first_answer_ms_mean, coalesce(i.first_answer_n, 0) as first_answer_n,
+    i.prompt_tps_mean, coalesce(i.prompt_tps_n, 0) as prompt_tps_n,
+    coalesce(i.n_cached, 0) as n_cached, coalesce(i.n_cache_unknown, 0) as n_cache_unknown,
+    i.answer_s_mean, i.answer_s_sd, coalesce(i.answer_s_n, 0) as answer_s_n,
+    i.reasoning_tokens_mean, coalesce(i.reasoning_tokens_n, 0) as reasoning_tokens_n,
+    i.answer_tokens_mean, coalesce(i.answer_tokens_n, 0) as answer_tokens_n,
+    i.draft_accepted_pct, i.prompt_tokens_max,
     a.load_ms, a.model_bytes, a.device, a.vram_baseline_bytes, a.vram_idle_bytes, a.vram_peak_bytes,
     coalesce(a.vram_reason, r.gpu_reason) as vram_reason, a.rss_idle_bytes, a.rss_peak_bytes,
     p.run_id is not null as is_published
-from (
-    -- Every arm that is named anywhere.
-    select * from arms_latest
-    union all by name
-    select distinct run_id, arm_id from iterations anti join arms_latest using (run_id, arm_id)
-) a
+from named_arms
+left join arms_latest a using (run_id, arm_id)
 left join intervals i using (run_id, arm_id)
-left join answers w
-    on w.run_id = a.run_id and w.arm_id = a.arm_id and w.suite_id = i.suite_id and w.identity is not distinct from i.identity
-left join printed p on p.run_id = a.run_id and p.arm_id = a.arm_id and p.suite_id is not distinct from i.suite_id
-left join runs_latest r on r.run_id = a.run_id;
+left join printed_figures p on p.run_id = named_arms.run_id and p.arm_id = named_arms.arm_id and p.suite_id is not distinct from i.suite_id
+left join runs_latest r on r.run_id = named_arms.run_id;

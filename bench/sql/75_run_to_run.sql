@@ -1,3 +1,7 @@
+-- Both numbers of a level of an arm in one: joined by two of them, every level meets every other in some orders of the
+-- joins, and nothing tells the optimizer how few levels an arm has.
+create or replace macro one_key(arm, number) as (arm::bigint << 24) + number;
+
 -- The same arm in several runs: one row for each run and each earlier run (run_id sorts by time) in which an arm of the
 -- same identity answered the same suite. Differences are of the run less the earlier one.
 --
@@ -14,40 +18,110 @@
 -- than it need be.
 create or replace view run_to_run as
 with
-asked as (
-    select run_id, arm_id, suite_id, identity, list(distinct request_seed) filter (where request_seed is not null) as seeds
+-- The cells are read once, since over a large store that is nearly all of the work: so the levels' limits and the scores
+-- are worked out here, as in level_limits and arm_intervals (no failure doubted, alpha not adjusted).
+counted as materialized (
+    select grouping(level_id) = 0 as of_level, run_id, arm_id, suite_id, identity, level_id,
+        count(*) filter (where planned) as n_planned,
+        count(*) filter (where planned and passed) as k,
+        count(passed) filter (where planned) as n,
+        count(decode_tps) filter (where planned and complete) as decode_n,
+        avg(decode_tps) filter (where planned and complete) as decode,
+        stddev_samp(decode_tps) filter (where planned and complete) as decode_sd,
+        list(request_seed) filter (where planned and complete and request_seed is not null) as seeds,
+        -- Of all answers, as in compared_aspects; one that is not known is a value of its own.
+        count(*) filter (where generation_id is not null) as n_asked,
+        min(coalesce(prompt_hash, '')) filter (where generation_id is not null) as prompt_from,
+        max(coalesce(prompt_hash, '')) filter (where generation_id is not null) as prompt_to,
+        count(*) filter (where grade_id is not null) as n_graded,
+        min(coalesce(grading_hash, '')) filter (where grade_id is not null) as grading_from,
+        max(coalesce(grading_hash, '')) filter (where grade_id is not null) as grading_to
     from cells
-    where planned and complete
-    group by run_id, arm_id, suite_id, identity
+    where identity is not null
+    group by grouping sets ((run_id, arm_id, suite_id, identity, level_id), (run_id, arm_id, suite_id, identity))
 ),
+-- Numbered, so that pairs are two small numbers.
 arms as materialized (
-    select s.run_id, s.arm_id, s.suite_id, s.identity, i.score, i.n, i.holds,
-        s.decode_tps_mean as decode, s.decode_tps_n as decode_n, s.decode_tps_sd as decode_sd, coalesce(a.seeds, []) as seeds
-    from arm_summary s
-    left join arm_intervals i
-        on i.run_id = s.run_id and i.arm_id = s.arm_id and i.suite_id = s.suite_id and i.identity = s.identity
-    left join asked a
-        on a.run_id = s.run_id and a.arm_id = s.arm_id and a.suite_id = s.suite_id and a.identity = s.identity
-    where s.identity is not null and s.n_measured > 0
+    select row_number() over () as arm, c.run_id, c.arm_id, c.suite_id, c.identity,
+        c.run_id not in (select run_id from decisions) as holds,
+        coalesce(c.decode, p.decode_tps_mean) as decode,
+        case when c.decode is null then p.decode_tps_n else c.decode_n end as decode_n,
+        coalesce(c.decode_sd, p.decode_tps_sd) as decode_sd,
+        list_distinct(c.seeds) as seeds
+    from counted c
+    left join printed_figures p using (run_id, arm_id, suite_id)
+    where not c.of_level and c.n > 0
 ),
-limits as materialized (from level_limits where not doubtful),
-hashes as materialized (
-    select run_id, arm_id, aspect, value from compared_aspects where aspect like 'prompt of %' or aspect like 'grading of %'
+shares as materialized (
+    select a.arm, dense_rank() over (order by c.level_id) as level, c.k, c.n, case when c.n > 0 then c.k::double / c.n end as rate,
+        l.points / sum(l.points) over (partition by a.arm) as share,
+        count(l.points) over (partition by a.arm) as n_levels
+    from counted c
+    join arms a using (run_id, arm_id, suite_id, identity)
+    left join levels l using (run_id, suite_id, level_id)
+    where c.of_level and c.n_planned > 0
+),
+alpha as (
+    select max(value) as alpha from rule_settings where name = 'alpha'
+),
+limits as materialized (
+    select s.*, alpha, clopper.low, clopper.high
+    from shares s
+    left join (
+        select k, n, clopper_pearson_low(k, n, alpha) as low, clopper_pearson_high(k, n, alpha) as high
+        from (select distinct k, n from shares), alpha
+    ) clopper using (k, n), alpha
+),
+arm_scores as (
+    select arm, min(n) as n,
+        case when count(rate) = any_value(n_levels) and count(*) = count(share) then 100 * sum(share * rate) end as score
+    from limits
+    group by arm
 ),
 pairs as materialized (
-    select l as l, e as e from arms l join arms e on e.suite_id = l.suite_id and e.identity = l.identity and e.run_id < l.run_id
+    select l.arm as later, e.arm as earlier
+    from arms l
+    join arms e on e.suite_id = l.suite_id and e.identity = l.identity and e.run_id < l.run_id
 ),
-differing as (
-    select p.l.run_id as run_id, p.l.arm_id as arm_id, p.e.run_id as earlier_run_id, p.e.arm_id as earlier_arm_id,
-        string_agg(distinct x.aspect, ', ' order by x.aspect) as aspects
-    from pairs p
-    join hashes x on x.run_id = p.l.run_id and x.arm_id = p.l.arm_id
-    join hashes y on y.run_id = p.e.run_id and y.arm_id = p.e.arm_id and y.aspect = x.aspect and y.value is distinct from x.value
+-- An arm's prompts and gradings are compared whatever identity answered them.
+hashes as materialized (
+    select run_id, arm_id, level_id, 'prompt of ' || level_id as aspect, min(prompt_from) as first, max(prompt_to) as last
+    from counted
+    where of_level and n_asked > 0
+    group by all
+    union all
+    select run_id, arm_id, level_id, 'grading of ' || level_id, min(grading_from), max(grading_to)
+    from counted
+    where of_level and n_graded > 0
     group by all
 ),
+aspects as materialized (
+    select a.arm, h.aspect, dense_rank() over (order by h.aspect) as number, h.first, h.last
+    from arms a
+    join hashes h using (run_id, arm_id)
+),
+together as materialized (
+    select arm, list({'aspect': aspect, 'first': first, 'last': last} order by aspect) as aspects, bool_and(first = last) as one
+    from aspects
+    group by arm
+),
+unlike as (
+    select p.later, p.earlier
+    from pairs p
+    join together x on x.arm = p.later
+    join together y on y.arm = p.earlier
+    where x.aspects <> y.aspects or not x.one or not y.one
+),
+differing as (
+    select p.later, p.earlier, string_agg(x.aspect, ', ' order by x.aspect) as aspects
+    from unlike p
+    join aspects x on x.arm = p.later
+    join aspects y on one_key(y.arm, y.number) = one_key(p.earlier, x.number)
+    where x.first <> x.last or y.first <> y.last or x.first <> y.first
+    group by p.later, p.earlier
+),
 scores as (
-    select p.l.run_id as run_id, p.l.arm_id as arm_id, p.e.run_id as earlier_run_id, p.e.arm_id as earlier_arm_id,
-        p.l.suite_id as suite_id, p.l.identity as identity,
+    select p.later, p.earlier,
         count(x.rate - y.rate) = max(x.n_levels) and max(x.n_levels) = max(y.n_levels) and count(*) = count(x.share)
             and bool_and(abs(x.share - y.share) < 1e-9) as complete,
         100 * sum(x.share * x.rate - y.share * y.rate) as difference,
@@ -57,36 +131,37 @@ scores as (
         case when min(least(x.n, y.n)) < pow(log_error, 2) / 4 then 100 * sqrt(log_error / 2 * sum(
             case when x.n > 0 and y.n > 0 then x.share * x.share * (1.0 / x.n + 1.0 / y.n) end)) else 0 end as least_width
     from pairs p
-    join limits x on x.run_id = p.l.run_id and x.arm_id = p.l.arm_id and x.suite_id = p.l.suite_id and x.identity = p.l.identity
-    join limits y on y.run_id = p.e.run_id and y.arm_id = p.e.arm_id and y.suite_id = p.e.suite_id and y.identity = p.e.identity
-        and y.level_id = x.level_id
-    group by all
+    join limits x on x.arm = p.later
+    join limits y on one_key(y.arm, y.level) = one_key(p.earlier, x.level)
+    group by p.later, p.earlier
 ),
-rates as (
-    select l, e, difference_of(l.decode, e.decode) as decode_difference,
+matched as (
+    select p.later, p.earlier, l, e, i.n as n, j.n as earlier_n, i.score, j.score as earlier_score,
+        difference_of(l.decode, e.decode) as decode_difference,
         case when l.decode_n > 1 and e.decode_n > 1 then pow(l.decode_sd, 2) / l.decode_n end as vl,
         case when l.decode_n > 1 and e.decode_n > 1 then pow(e.decode_sd, 2) / e.decode_n end as ve,
         floor(pow(vl + ve, 2) / nullif(pow(vl, 2) / (l.decode_n - 1) + pow(ve, 2) / (e.decode_n - 1), 0))::bigint as df
-    from pairs
+    from pairs p
+    join arms l on l.arm = p.later
+    join arms e on e.arm = p.earlier
+    left join arm_scores i on i.arm = p.later
+    left join arm_scores j on j.arm = p.earlier
 ),
 joined as (
-    select r.*, s.*, d.aspects,
-        case when r.vl + r.ve = 0 then 0.0 else sqrt(r.vl + r.ve) * coalesce(t.t975, t975_large(r.df)) end as decode_half,
-        s.complete and r.l.holds and r.e.holds as has_interval,
-        len(list_intersect(r.l.seeds, r.e.seeds)) as n_same
-    from rates r
-    left join scores s
-        on s.run_id = r.l.run_id and s.arm_id = r.l.arm_id and s.earlier_run_id = r.e.run_id and s.earlier_arm_id = r.e.arm_id
-        and s.suite_id = r.l.suite_id and s.identity = r.l.identity
-    left join differing d
-        on d.run_id = r.l.run_id and d.arm_id = r.l.arm_id and d.earlier_run_id = r.e.run_id and d.earlier_arm_id = r.e.arm_id
-    left join t_quantiles t on t.df = r.df
+    select b.*, s.complete, s.difference, s.mover_below, s.mover_above, s.least_width, d.aspects,
+        case when b.vl + b.ve = 0 then 0.0 else sqrt(b.vl + b.ve) * coalesce(t.t975, t975_large(b.df)) end as decode_half,
+        s.complete and b.l.holds and b.e.holds as has_interval,
+        len(list_intersect(b.l.seeds, b.e.seeds)) as n_same
+    from matched b
+    left join scores s on s.later = b.later and s.earlier = b.earlier
+    left join differing d on d.later = b.later and d.earlier = b.earlier
+    left join t_quantiles t on t.df = b.df
 ),
 judged as (
     select
         l.run_id as run_id, l.arm_id as arm_id, l.suite_id as suite_id, l.identity as identity,
         e.run_id as earlier_run_id, e.arm_id as earlier_arm_id,
-        l.n as n, e.n as earlier_n, l.score as score, e.score as earlier_score,
+        n, earlier_n, score, earlier_score,
         case when complete and aspects is null then difference end as score_difference,
         case when has_interval and aspects is null then greatest(-100.0, difference - greatest(mover_below, least_width)) end as score_low,
         case when has_interval and aspects is null then least(100.0, difference + greatest(mover_above, least_width)) end as score_high,

@@ -53,6 +53,7 @@ def connect(results: Path) -> tuple[duckdb.DuckDBPyConnection, list[BadFile]]:
 _SNAPSHOT = (
     "runs_latest",
     "arms_latest",
+    "named_arms",
     "plan_latest",
     "levels",
     "identities",

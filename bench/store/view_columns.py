@@ -19,6 +19,7 @@ TAKEN_FROM: dict[str, tuple[str, ...]] = {
     "headline_grades": ("grades",),
     "identities": ("generations",),
     "levels": ("plan",),
+    "named_arms": ("arms",),
     "plan_latest": ("plan",),
     "probe_caveats": ("caveats",),
     "probe_drift": ("probes",),
@@ -111,6 +112,14 @@ COLUMNS: dict[str, dict[str, str]] = {
         "method": "How the interval was made.",
         "k_with_suspects": "Passes with suspect verdicts as the tests have them.",
         "n_suspect": "Answers whose verdict is suspect and waits for a person.",
+    },
+    "printed_figures": {
+        "n_no_answer": "Printed number of empty answers.",
+        "decode_tps_mean": "Printed mean decode rate, tokens per second.",
+        "decode_tps_sd": "Printed standard deviation of it.",
+        "decode_tps_n": "Answers behind it; NULL where the report does not say.",
+        "ttft_ms_mean": "Printed mean time to the first token, milliseconds.",
+        "ttft_n": "Answers behind it; NULL where the report does not say.",
     },
     "arm_summary": {
         "mean_score": "Mean of the iterations' scores, percent; NULL where none has a score.",

@@ -1,17 +1,13 @@
--- Which servers and machines answered for an arm: one row for each identity among the answers that count.
+-- Which servers and machines answered for an arm: one row for each identity among the answers that the plan asks for.
 create or replace view identities as
 select distinct run_id, arm_id, identity, engine, build, commit, image_digest, binary_sha256, gpu_name, gpu_driver,
     model_sha256, preset_hash
-from generations_latest
+from generations_in_plan
 where in_plan is not false;
 
 -- What must be the same for arms to be compared, as each arm has it. One row for each arm, aspect and value.
 create or replace view compared_aspects as
 with
-questions as materialized (
-    select distinct run_id, arm_id, level_id, generation_id is not null as asked, prompt_hash, grade_id is not null as graded, grading_hash
-    from cells
-),
 aspects as (
     select run_id, arm_id, unnest([
         {'aspect': 'engine', 'value': engine},
@@ -23,9 +19,19 @@ aspects as (
     ], recursive := true)
     from identities
     union all
-    select run_id, arm_id, 'prompt of ' || level_id, prompt_hash from questions where asked
-    union all
-    select run_id, arm_id, 'grading of ' || level_id, grading_hash from questions where graded
+    select run_id, arm_id, aspect, value
+    from (
+        select run_id, arm_id, unnest([
+            {'aspect': 'prompt of ' || level_id, 'value': prompt_hash, 'known': asked},
+            {'aspect': 'grading of ' || level_id, 'value': grading_hash, 'known': graded}
+        ], recursive := true)
+        from (
+            select distinct run_id, arm_id, level_id, generation_id is not null as asked, prompt_hash,
+                grade_id is not null as graded, grading_hash
+            from cells
+        )
+    )
+    where known
 )
 select distinct run_id, arm_id, aspect, value from aspects;
 

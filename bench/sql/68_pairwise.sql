@@ -47,20 +47,27 @@ scenarios as (
     select s.* exclude (k), x.doubtful, case when x.doubtful then least(k + n_doubtful, n) else k end as k
     from shares s, (values (false), (true)) x(doubtful)
 ),
--- By run, although they are the same for all, and read once: so a filter on a run reaches the files.
+-- Each limit once for all levels with these counts: it takes longer than all else. By run, although it is the same for
+-- all, and by gathering the levels instead of joining them: so a filter on a run reaches the files.
+gathered as (
+    select run_id, k, n, n_pairs, alpha,
+        list({'arm_id': arm_id, 'suite_id': suite_id, 'identity': identity, 'level_id': level_id, 'doubtful': doubtful,
+            'n_doubtful': n_doubtful, 'share': share, 'n_levels': n_levels}) as levels
+    from scenarios
+    group by run_id, k, n, n_pairs, alpha
+),
 limits as (
     select *,
         clopper_pearson_low(k, n, alpha) as low, clopper_pearson_high(k, n, alpha) as high,
         clopper_pearson_low(k, n, alpha / n_pairs) as low_adjusted, clopper_pearson_high(k, n, alpha / n_pairs) as high_adjusted
-    from (select distinct run_id, k, n, alpha, n_pairs from scenarios)
+    from gathered
 )
 select
-    s.run_id, s.arm_id, s.suite_id, s.identity, s.level_id, s.doubtful, s.k, s.n, s.n_doubtful, s.share, s.n_levels,
-    s.n_pairs, s.alpha,
-    case when s.n > 0 then s.k::double / s.n end as rate,
-    l.low, l.high, l.low_adjusted, l.high_adjusted
-from scenarios s
-left join limits l using (run_id, k, n, alpha, n_pairs);
+    run_id, level.arm_id, level.suite_id, level.identity, level.level_id, level.doubtful, k, n, level.n_doubtful, level.share,
+    level.n_levels, n_pairs, alpha,
+    case when n > 0 then k::double / n end as rate,
+    low, high, low_adjusted, high_adjusted
+from (select * exclude (levels), unnest(levels) as level from limits);
 
 -- An arm's mean score with the interval that holds at the ceiling, in percent. It is the mean of the levels' pass rates
 -- weighted by points, so it counts measured answers of iterations that have no score of their own too. NULL where a

@@ -113,8 +113,11 @@ conflicting as (
     from (
         select run_id, arm_id, generation_id
         from generations
+        -- The texts of those alone that are stored more than once.
+        join (select run_id, arm_id, generation_id from generations group by all having count(*) > 1) doubled
+            using (run_id, arm_id, generation_id)
         group by all
-        having count(*) > 1 and count(distinct (content, reasoning, outcome, predicted_n, predicted_ms, total_ms)) > 1
+        having count(distinct (content, reasoning, outcome, predicted_n, predicted_ms, total_ms)) > 1
     )
     group by run_id, arm_id
 ),

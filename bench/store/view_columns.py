@@ -14,6 +14,7 @@ TAKEN_FROM: dict[str, tuple[str, ...]] = {
     "arms_latest": ("arms",),
     "cells": ("generations", "headline_grades", "plan"),
     "decisions_latest": ("decisions",),
+    "generations_in_plan": ("generations_latest", "generations"),
     "generations_latest": ("generations",),
     "grades_latest": ("headline_grades",),
     "headline_grades": ("grades",),

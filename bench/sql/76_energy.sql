@@ -18,54 +18,41 @@ setting as (
     select max(value) as gap from rule_settings where name = 'power_gap_s'
 ),
 answers as (
-    select run_id, arm_id, suite_id, identity, answer_tokens, passed, epoch_us(started_at) as started,
-        epoch_us(started_at) + (1000 * took_ms)::bigint as ended
+    select run_id, arm_id, suite_id, identity, generation_id, answer_tokens, passed, started_at,
+        started_at + to_microseconds((1000 * took_ms)::bigint) as ended_at
     from cells
     where planned and complete
 ),
--- Numbers in place of names from here on: samples and answers are sorted and matched by them, several times.
-arms as materialized (
-    select *, dense_rank() over (order by run_id, arm_id) as timeline,
-        row_number() over (order by run_id, arm_id, suite_id, identity) as who
-    from (
-        select run_id, arm_id, suite_id, identity, count(*) as n_answers from answers group by run_id, arm_id, suite_id, identity
-    )
-),
-timed as (
-    select b.who, a.answer_tokens, a.passed, a.started, a.ended
-    from answers a
-    join arms b on b.run_id = a.run_id and b.arm_id = a.arm_id and b.suite_id = a.suite_id
-        and b.identity is not distinct from a.identity
-    where a.ended is not null
-),
 marked as (
     select *,
-        coalesce(started >= max(ended) over (partition by who order by started, ended
+        coalesce(started_at >= max(ended_at) over (
+            partition by run_id, arm_id, suite_id, identity order by started_at, ended_at, generation_id
             rows between unbounded preceding and 1 preceding), true)::bigint as opens
-    from timed
+    from answers
+    where ended_at is not null
 ),
 numbered as (
-    -- Answers with the same times are in the same stretch.
-    select *, sum(opens) over (partition by who order by started, ended) as stretch
+    select *,
+        sum(opens) over (partition by run_id, arm_id, suite_id, identity order by started_at, ended_at, generation_id) as stretch
     from marked
 ),
 stretches as (
-    select who, stretch::bigint as stretch, min(started) as started, max(ended) as ended,
+    select run_id, arm_id, suite_id, identity, stretch, min(started_at) as started_at, max(ended_at) as ended_at,
         count(*) as n, sum(answer_tokens) as tokens, count(answer_tokens) as n_tokens, count(*) filter (where passed) as solved
     from numbered
-    group by who, stretch
+    group by run_id, arm_id, suite_id, identity, stretch
 ),
 -- Each sample with what lies between it and the next one.
 steps as (
-    select a.timeline, t.phase = 'idle' as idle, epoch_us(t.sampled_at) as moment, t.power_w, t.throttle_reasons,
-        lead(t.power_w) over samples as next_w,
-        lead(epoch_us(t.sampled_at)) over samples - moment as us
-    from telemetry t
-    join (select distinct run_id, arm_id, timeline from arms) a using (run_id, arm_id)
-    window samples as (partition by a.timeline order by epoch_us(t.sampled_at))
+    select run_id, arm_id, phase, sampled_at as moment, power_w, throttle_reasons,
+        lead(sampled_at) over samples as next_at,
+        lead(power_w) over samples as next_w,
+        epoch_us(lead(sampled_at) over samples) - epoch_us(sampled_at) as us
+    from telemetry
+    window samples as (partition by run_id, arm_id order by sampled_at)
 ),
 weighed as (
-    select timeline, idle, moment, power_w, next_w, us,
+    select *,
         us > 0 and us <= 1e6 * gap and power_w is not null and next_w is not null as powered,
         us > 0 and us <= 1e6 * gap and throttle_reasons is not null as clocked,
         -- Bits of NVML's clock event reasons that slow work down; as in bench/telemetry/nvml.py.
@@ -74,44 +61,46 @@ weighed as (
 ),
 -- Sums up to each sample, so that a stretch of time is a difference of two of them however many samples it holds.
 sums as (
-    select * exclude (idle),
+    select *,
         coalesce(sum(case when powered then us / 1e6 * (power_w + next_w) / 2 end) over before, 0) as j,
-        coalesce(sum(case when powered then us end) over before, 0)::bigint as powered_us,
-        coalesce(sum(case when clocked then us end) over before, 0)::bigint as clocked_us,
-        coalesce(sum(case when clocked and throttled then us end) over before, 0)::bigint as throttled_us
+        coalesce(sum(case when powered then us end) over before, 0) as powered_us,
+        coalesce(sum(case when clocked then us end) over before, 0) as clocked_us,
+        coalesce(sum(case when clocked and throttled then us end) over before, 0) as throttled_us
     from weighed
-    window before as (partition by timeline order by moment rows between unbounded preceding and 1 preceding)
+    window before as (partition by run_id, arm_id order by moment rows between unbounded preceding and 1 preceding)
 ),
 ends as (
-    select a.timeline, s.who, s.stretch, unnest([s.started, s.ended]) as moment, unnest([-1, 1]) as sign
-    from stretches s
-    join arms a using (who)
+    select run_id, arm_id, suite_id, identity, stretch, started_at as moment, -1 as sign from stretches
+    union all
+    select run_id, arm_id, suite_id, identity, stretch, ended_at, 1 from stretches
 ),
 placed as (
     select e.*, s.power_w, s.next_w, s.us, s.powered, s.clocked, s.throttled, s.j, s.powered_us, s.clocked_us, s.throttled_us,
-        e.moment - s.moment as since
+        epoch_us(e.moment) - epoch_us(s.moment) as since
     from ends e
-    asof left join sums s on s.timeline = e.timeline and s.moment <= e.moment
+    asof left join sums s on s.run_id = e.run_id and s.arm_id = e.arm_id and s.moment <= e.moment
 ),
 measured as (
-    select who, stretch,
+    select run_id, arm_id, suite_id, identity, stretch,
         sum(sign * coalesce(j + case when powered then since / 1e6 * (power_w + (next_w - power_w) * since / us / 2) else 0 end, 0)) as j,
         sum(sign * coalesce(powered_us + case when powered then since else 0 end, 0)) as powered_us,
         sum(sign * coalesce(clocked_us + case when clocked then since else 0 end, 0)) as clocked_us,
         sum(sign * coalesce(throttled_us + case when clocked and throttled then since else 0 end, 0)) as throttled_us
     from placed
-    group by who, stretch
+    group by run_id, arm_id, suite_id, identity, stretch
 ),
 judged as (
     select s.*, m.j, m.clocked_us, m.throttled_us,
-        s.ended - s.started as us,
+        epoch_us(s.ended_at) - epoch_us(s.started_at) as us,
         -- A millisecond for the clocks' rounding.
-        m.powered_us >= s.ended - s.started - 1000 as whole
+        m.powered_us >= epoch_us(s.ended_at) - epoch_us(s.started_at) - 1000 as whole
     from stretches s
-    join measured m using (who, stretch)
+    join measured m
+        on m.run_id = s.run_id and m.arm_id = s.arm_id and m.suite_id = s.suite_id
+        and m.identity is not distinct from s.identity and m.stretch = s.stretch
 ),
 totals as (
-    select who,
+    select run_id, arm_id, suite_id, identity,
         sum(n) as n_timed,
         coalesce(sum(n) filter (where whole), 0) as n_powered,
         sum(us) / 1e6 as answering_s,
@@ -122,16 +111,19 @@ totals as (
         sum(throttled_us) / 1e6 as throttled_s,
         sum(clocked_us) / 1e6 as clocked_s
     from judged
-    group by who
+    group by run_id, arm_id, suite_id, identity
 ),
 idle as (
-    select timeline, sum(us * (power_w + next_w) / 2) / sum(us) as idle_w
+    select run_id, arm_id, sum(us * (power_w + next_w) / 2) / sum(us) as idle_w
     from weighed
-    where idle and powered
-    group by timeline
+    where phase = 'idle' and powered
+    group by run_id, arm_id
 ),
 missing_power as (
     select run_id, arm_id, max(reason) filter (where power_w is null) as reason from telemetry group by run_id, arm_id
+),
+counted as (
+    select run_id, arm_id, suite_id, identity, count(*) as n_answers from answers group by run_id, arm_id, suite_id, identity
 ),
 joined as (
     select c.*, t.n_timed, t.answering_s, t.tokens, t.solved, i.idle_w, a.device,
@@ -141,9 +133,10 @@ joined as (
         case when a.device is distinct from 'cpu' and t.clocked_s > 0 then t.throttled_s end as throttled_s,
         case when a.device is distinct from 'cpu' then coalesce(t.clocked_s, 0) else 0 end as clocked_s,
         p.reason as power_reason, p.run_id is not null as sampled
-    from arms c
-    left join totals t on t.who = c.who
-    left join idle i on i.timeline = c.timeline
+    from counted c
+    left join totals t
+        on t.run_id = c.run_id and t.arm_id = c.arm_id and t.suite_id = c.suite_id and t.identity is not distinct from c.identity
+    left join idle i on i.run_id = c.run_id and i.arm_id = c.arm_id
     left join missing_power p on p.run_id = c.run_id and p.arm_id = c.arm_id
     left join arms_latest a on a.run_id = c.run_id and a.arm_id = c.arm_id
 )

@@ -42,7 +42,8 @@ VIEWS = (
     "pass_at_k", "energy", "recommendations",
 )  # fmt: skip
 DIRECT = ("arm_summary", "level_pass_rates", "arm_intervals", "missing", "energy", "run_to_run")
-QUESTIONS = (*VIEWS, "report_data", *(f"direct {view}" for view in DIRECT), "all arm_summary", "all run_to_run", "all energy")
+ALL = ("arm_summary", "run_to_run", "energy")
+QUESTIONS = (*VIEWS, "report_data", *(f"direct {view}" for view in DIRECT), *(f"all {view}" for view in ALL))
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 TEXT = "".join(hashlib.sha256(str(n).encode()).hexdigest() + "\n" for n in range(2000))
 """Where answers of about 1 kB are cut from."""

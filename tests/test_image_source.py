@@ -207,6 +207,65 @@ def test_what_is_no_source(tmp_path: Path) -> None:
         open_source(text, tmp_path / "x")
 
 
+@pytest.fixture(params=["filters", "no filters"])
+def python(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python with tarfile's filters, where it has them, and before 3.11.4, as in Debian 12, without."""
+    if request.param == "no filters":
+        monkeypatch.delattr(tarfile, "data_filter", raising=False)
+
+
+def link(name: str, to: str, kind: bytes = tarfile.SYMTYPE) -> tarfile.TarInfo:
+    info = tarfile.TarInfo(name)
+    info.type, info.linkname = kind, to
+    return info
+
+
+@pytest.mark.usefixtures("python")
+@pytest.mark.parametrize(
+    "links",
+    [
+        [link("a", "../..")],
+        [link("a", "/etc")],
+        [link("d/up", ".."), link("d/x", "up/../..")],
+        [link("a", "/etc"), link("b", "a", tarfile.LNKTYPE)],
+        [link("b", "../../evil", tarfile.LNKTYPE)],
+        [link("dev", "", tarfile.CHRTYPE)],
+    ],
+    ids=["above", "absolute", "by steps", "hard to soft", "hard", "device"],
+)
+def test_links_that_lead_out(tmp_path: Path, links: list[tarfile.TarInfo]) -> None:
+    tar = tmp_path / "evil.tar"
+    (tmp_path / "evil").write_text("not the archive's")
+    for through, match in ((False, "cannot be unpacked"), (True, "--source")):
+        with tarfile.open(tar, "w") as t:
+            for info in links:
+                t.addfile(info)
+            if through:
+                written = tarfile.TarInfo(f"{links[-1].name}/x")
+                written.size = 4
+                t.addfile(written, io.BytesIO(b"evil"))
+        with pytest.raises(UsageError, match=match):
+            open_source(tar, tmp_path / f"out-{through}" / "source")
+    assert (tmp_path / "evil").read_text() == "not the archive's"
+    assert not list(tmp_path.glob("x")) and not list(tmp_path.glob("*/x")) and not Path("/etc/x").exists()
+
+
+@pytest.mark.usefixtures("python")
+def test_links_inside_are_kept(tmp_path: Path) -> None:
+    tree = lay_tree(tmp_path / "llama.cpp")
+    (tree / "alias").symlink_to("tools")
+    (tree / "script.sh").write_text("x")
+    (tree / "script.sh").chmod(0o750)
+    os.link(tree / "script.sh", tree / "zscript.sh")
+    with tarfile.open(tmp_path / "a.tar.gz", "w:gz") as t:
+        t.add(tree, "llama.cpp-b2000")
+    found = open_source(tmp_path / "a.tar.gz", tmp_path / "out").tree
+    assert (found / "alias").readlink() == Path("tools")
+    assert (found / "zscript.sh").read_text() == "x"
+    assert (found / "script.sh").stat().st_mode & 0o100
+
+
+@pytest.mark.usefixtures("python")
 @pytest.mark.parametrize("member", ["../evil", "/evil", "llama.cpp/../../evil"])
 def test_archives_that_climb_out(tmp_path: Path, member: str) -> None:
     tar, zipped = tmp_path / "evil.tar", tmp_path / "evil.zip"

@@ -264,13 +264,36 @@ def _unpack(path: Path, scratch: Path) -> tuple[Path, str | None]:
             with tarfile.open(path) as t:
                 said = t.pax_headers.get("comment", "")
                 comment = said if _COMMIT.fullmatch(said) else None
-                t.extractall(scratch, filter="data")
+                _extract(t, scratch)
         else:
             raise UsageError(f"--source: expected a folder, .tar.gz or .zip, found something else: {path}")
     except (tarfile.TarError, zipfile.BadZipFile, EOFError, OSError) as e:
         raise UsageError(f"--source: {path} cannot be unpacked: {e}") from e
     inner = sorted(scratch.iterdir())
     return (inner[0] if len(inner) == 1 and inner[0].is_dir() else scratch), comment
+
+
+def _extract(archive: tarfile.TarFile, scratch: Path) -> None:
+    """Unpack without leaving the folder. Raises tarfile.TarError for an archive that would."""
+    if hasattr(tarfile, "data_filter"):
+        archive.extractall(scratch, filter="data")
+        return
+    # Python before 3.11.4, Debian 12's for one, has no filters. Links come last: nothing is written through one.
+    members = archive.getmembers()
+    files = {member.name for member in members if member.isfile()}
+    for member in members:
+        names = [member.name, *([member.linkname] if member.islnk() else [])]
+        if any(name.startswith("/") or ".." in Path(name).parts for name in names):
+            raise tarfile.TarError(f"{member.name} leads out of the archive")
+        if not (member.isfile() or member.isdir() or member.issym() or (member.islnk() and member.linkname in files)):
+            raise tarfile.TarError(f"{member.name} is no file, folder or link to one")
+        member.mode = 0o755 if member.isdir() else member.mode & 0o755 | 0o600
+    links = [member for member in members if member.issym()]
+    archive.extractall(scratch, [member for member in members if not member.issym()])
+    archive.extractall(scratch, links)
+    for link in links:
+        if not Path(os.path.realpath(scratch / link.name)).is_relative_to(os.path.realpath(scratch)):
+            raise tarfile.TarError(f"{link.name} leads out of the archive, to {link.linkname}")
 
 
 def is_source(inside: Path) -> bool:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import io
 import os
 import shutil
-import tarfile
+import subprocess
 import tempfile
 from pathlib import Path
 from typing import NoReturn
@@ -81,11 +80,10 @@ def copy_out(client: docker.DockerClient, ref: str, folder: Path) -> Path:
     container = client.containers.create(ref, entrypoint=["/bin/true"])
     try:
         stream, _ = container.get_archive("/opt/llama")
-        data = io.BytesIO(b"".join(stream))
+        data = b"".join(stream)
     finally:
         container.remove(force=True)
-    with tarfile.open(fileobj=data) as archive:
-        archive.extractall(folder, filter="data")
+    subprocess.run(["tar", "-x", "-C", str(folder)], input=data, check=True)
     return folder / "llama" / "llama-server"
 
 

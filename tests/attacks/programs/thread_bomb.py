@@ -1,5 +1,5 @@
 # task: add
-# want: resources
+# want: resources timeout
 import threading, time
 
 

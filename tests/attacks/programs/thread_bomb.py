@@ -1,5 +1,5 @@
 # task: add
-# want: resources timeout
+# want: resources
 import threading, time
 
 

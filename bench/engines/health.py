@@ -10,7 +10,7 @@ from typing import Protocol
 
 import httpx
 
-from bench.engines import logs
+from bench.engines import Server, logs
 from bench.errors import ArmError
 
 POLL_S = 0.1
@@ -48,16 +48,7 @@ def client(timeout_s: float = 5.0) -> httpx.Client:
     return httpx.Client(trust_env=False, timeout=timeout_s, headers={"Connection": "close"})
 
 
-class Mortal(Protocol):
-    """What `await_death` needs of a server (bench.engines.Server)."""
-
-    base_url: str
-
-    def alive(self) -> bool:
-        """Whether its process or container runs."""
-
-
-def await_death(server: Mortal, stop: threading.Event, limit_s: float = DEATH_S) -> bool:
+def await_death(server: Server, stop: threading.Event, limit_s: float = DEATH_S) -> bool:
     """Whether a server that lost a request is dead. Waits until it is seen to be, it answers, `stop`, or the limit."""
     end = time.monotonic() + limit_s
     with client(_PROBE_S) as http:

@@ -12,7 +12,7 @@ import sysconfig
 from pathlib import Path
 from typing import Any
 
-from bench.grading.link import BOOT, PYTHON_FLAGS, ProcessLink, worker_sources
+from bench.grading.link import ALLOCATOR, BOOT, PYTHON_FLAGS, ProcessLink, worker_sources
 
 _CLONE_NEWUSER = 0x10000000
 _OUTSIDE_IDS = 2_000_000_000
@@ -78,6 +78,7 @@ def command(bwrap: str, userns_fd: int | None) -> list[str]:
         out += ["--userns", str(userns_fd), "--cap-drop", "ALL", "--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID"]
     out += ["--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts", "--unshare-cgroup-try"]
     out += ["--die-with-parent", "--new-session", "--hostname", "sandbox", "--clearenv"]
+    out += [part for name, value in ALLOCATOR.items() for part in ("--setenv", name, value)]
     links = [p for p in ("/lib", "/lib64", "/lib32", "/bin", "/usr/lib64") if Path(p).is_symlink()]
     bound: list[str] = []
     made: set[str] = set()

@@ -78,6 +78,12 @@ def frame(message: dict[str, Any]) -> bytes:
     return len(body).to_bytes(4, "big") + body
 
 
+ALLOCATOR = {"MALLOC_ARENA_MAX": "1"}
+"""Environment of a sandbox: glibc reserves 64 MiB of address space for a thread's own heap, so that the limit on memory
+would end a solution at its fifteenth thread; or leave a new thread without any, and the one that starts it waiting. The
+same stands in containers/sandbox/Dockerfile."""
+
+
 class ProcessLink:
     """A sandbox that is a process of ours, spoken to over its standard input and output."""
 
@@ -90,7 +96,7 @@ class ProcessLink:
             stderr=subprocess.PIPE,
             pass_fds=pass_fds,
             start_new_session=True,
-            env={"PATH": "/usr/local/bin:/usr/bin:/bin", "LANG": "C.UTF-8"},
+            env={"PATH": "/usr/local/bin:/usr/bin:/bin", "LANG": "C.UTF-8", **ALLOCATOR},
         ).result()
         self.pid = self._process.pid
 
